@@ -149,7 +149,7 @@ PROMISES = _rows(
     Promise("R01", "SSRF: loopback and private addresses are blocked", "kept"),
     Promise("R02", "SSRF: redirects to private addresses are blocked", "kept"),
     Promise("R03", "SSRF: a resolved address is pinned (DNS rebinding)", "kept"),
-    Promise("R04", "other schemes are refused", "partly", "HTTP"),
+    Promise("R04", "other schemes are refused", "kept"),
     Promise("R05", "endless bodies are capped", "kept"),
     Promise("R06", "login pages and loops are clear errors", "kept"),
     Promise("R07", "changed bytes behind a pinned hash are refused", "kept"),

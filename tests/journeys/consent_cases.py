@@ -154,7 +154,8 @@ DECLARED: dict[str, tuple[Fields, ...]] = {
     "A15": _each({"body": "Now: !`echo hi`"}, {"body": "```!\necho hi\n```\n"}),
     "A16": _each({"context": "fork"}, {"agent": "general-purpose"}),
     "A17": _each({"model": "another"}),
-    "A18": _each({"surprise": "x"}, {"secrets": ["KEY"]}, {"network": ["example.org"]}),
+    "A18": _each({"surprise": "x"}, {"network": ["example.org"]}),
+    "A19": _each({"secrets": ["KEY=api.example.org"]}, {"metadata": {"secrets": "KEY"}}),
 }
 
 

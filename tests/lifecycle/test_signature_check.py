@@ -9,6 +9,7 @@ import pytest
 
 from apexbridge.errors import SignatureError
 from apexbridge.lifecycle.signature_check import content_message
+from apexbridge.lifecycle.source_records import InstallOrigin
 from apexbridge.runtime import Runtime
 from apexbridge.settings import load
 from apexbridge.signatures import SUFFIX, SecretKey
@@ -141,7 +142,9 @@ async def test_a_signature_of_the_content_hash_is_valid_for_every_form(
         assert done.signature.status == "valid"
         repacked = tmp_path / "other.zip"
         repacked.write_bytes(await runtime.manager.export("garden"))
-        assert (await runtime.manager.update(repacked, signature=text)).signature.key
+        assert (
+            await runtime.manager.update(repacked, origin=InstallOrigin(signature=text))
+        ).signature.key
         (folder / "scripts/main.py").write_bytes(b"print(2)\n")
         with pytest.raises(SignatureError):
             await runtime.manager.update(folder)

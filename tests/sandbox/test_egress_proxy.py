@@ -1,15 +1,20 @@
 """The egress proxy: the host allow-list, the SSRF guard, and no other network."""
 
+import ipaddress
+import shutil
 import socket
+import subprocess
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from anyio.abc import ByteStream, SocketAttribute
 
-from apexbridge.sandbox import backends, interpreters
+from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.backends import BubblewrapSandbox, LandlockSandbox
 from apexbridge.sandbox.base import Access, ExecRequest, SandboxLimits
 from apexbridge.sandbox.egress_proxy import AllowListProxy, HostRule, is_public
@@ -133,6 +138,15 @@ async def test_a_granted_host_is_reachable_by_connect_and_plain_http(tmp_path: P
         ("GET /relative", b"400 Bad request"),
         ("CONNECT localhost:http", b"400 Bad request"),
         ("nonsense", b"400 Bad request"),
+        ("CONNECT evil\0.localhost:443", b"400 Bad request"),
+        ("CONNECT localhost\0:443", b"400 Bad request"),
+        ("CONNECT -localhost:443", b"400 Bad request"),
+        ("CONNECT local%68ost:443", b"400 Bad request"),
+        ("CONNECT localhost:+443", b"400 Bad request"),
+        ("CONNECT localhost:4_43", b"400 Bad request"),
+        ("GET http://localhost\0.evil/", b"400 Bad request"),
+        ("GET http://localhost#@evil.example/", b"403 Address not public"),
+        ("GET http://localhost/\nX: y", b"400 Bad request"),
     ],
 )
 async def test_68_what_is_not_granted_or_not_public_is_refused(
@@ -142,6 +156,35 @@ async def test_68_what_is_not_granted_or_not_public_is_refused(
     with proxy.serve(tmp_path / "s"):
         answer = await _ask(tmp_path / "s", f"{request_line} HTTP/1.1\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize("fields", ["X: a\nHost: b", "X: a\r\n Host: b", "X: a\rY: b", "X: \0"])
+async def test_fields_that_servers_read_differently_are_refused(
+    tmp_path: Path, fields: str
+) -> None:
+    async with _upstream() as (port, received):
+        proxy = AllowListProxy([f"localhost:{port}"], is_allowed=lambda _: True)
+        with proxy.serve(tmp_path / "s"):
+            request = f"GET http://localhost:{port}/ HTTP/1.1\r\n{fields}\r\n\r\n"
+            answer = await _ask(tmp_path / "s", request.encode())
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert not received
+
+
+async def test_the_name_that_was_compared_is_the_one_that_is_dialled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialled = list[str]()
+
+    def resolve(host: str, *_: object, **__: object) -> list[object]:
+        dialled.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 443))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with AllowListProxy(["bücher.example"]).serve(tmp_path / "s"):
+        for name in ("XN--Bcher-KVA.Example", "xn--bcher-kva.example."):
+            await _ask(tmp_path / "s", f"CONNECT {name}:443 HTTP/1.1\r\n\r\n".encode())
+    assert dialled == ["xn--bcher-kva.example"] * 2
 
 
 async def test_68_a_name_with_one_private_address_is_refused(
@@ -199,12 +242,9 @@ except OSError:
 @pytest.mark.needs("bubblewrap")
 @pytest.mark.promise("X10")
 async def test_a_sandboxed_script_reaches_granted_hosts_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
+    tmp_path: Path, launcher: Launcher
 ) -> None:
-    def lenient(hosts: tuple[str, ...], **_: object) -> AllowListProxy:
-        return AllowListProxy(hosts, is_allowed=lambda _: True)
-
-    monkeypatch.setattr(backends, "AllowListProxy", lenient)
+    loopback = tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "::1/128")))
     python = interpreters.find("python")
     assert python is not None
     async with _upstream() as (port, _):
@@ -214,10 +254,34 @@ async def test_a_sandboxed_script_reaches_granted_hosts_only(
             cwd=tmp_path,
             env={"PATH": "/usr/bin:/bin"},
             limits=SandboxLimits(wall_seconds=30),
-            access=Access(read=python.prefix, write=(tmp_path,), hosts=(f"localhost:{port}",)),
+            access=Access(
+                read=python.prefix,
+                write=(tmp_path,),
+                hosts=(f"localhost:{port}",),
+                private_networks=loopback,
+            ),
         )
         result = await BubblewrapSandbox(launcher).run(request)
+        public = replace(request, access=replace(request.access, private_networks=()))
+        refused = await BubblewrapSandbox(launcher).run(public)
     assert result.stdout.decode().splitlines() == ["hello", "403", "not directly"], result
+    assert refused.stdout.decode().splitlines() == ["403", "403", "not directly"], refused
+
+
+@pytest.mark.needs("root")
+def test_another_user_of_the_machine_cannot_use_the_proxy() -> None:
+    code = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+        "s.sendall(b'CONNECT localhost:443 HTTP/1.1\\r\\n\\r\\n'); print(s.recv(99))"
+    )
+    place = Path(tempfile.mkdtemp())  # the parents of tmp_path are for root only
+    place.chmod(0o755)
+    with AllowListProxy(["localhost"]).serve(place / "s"):
+        for user, is_served in ((0, True), (65534, False)):
+            words = ["/usr/bin/python3", "-c", code, str(place / "s")]
+            done = subprocess.run(words, user=user, capture_output=True, timeout=20)
+            assert (b"403" in done.stdout) is is_served, done
+    shutil.rmtree(place)
 
 
 async def test_a_sandbox_without_a_network_of_its_own_says_so(

@@ -16,12 +16,20 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from apexbridge.runtime import Runtime
 from apexbridge.server.openapi import openapi_route
 from apexbridge.server.routing import Route
-from apexbridge.server.skills import dependencies, read, scripts, versions, well_known, write
+from apexbridge.server.skills import (
+    dependencies,
+    install,
+    read,
+    scripts,
+    versions,
+    well_known,
+    write,
+)
 from apexbridge.settings import Config, load
 from apexbridge.testing import skill_md
 from tests.server.live_server import LiveServer, live_server
 
-_MODULES = (dependencies, read, write, versions, scripts, well_known)
+_MODULES = (dependencies, install, read, write, versions, scripts, well_known)
 _SKILLS = tuple(route for module in _MODULES for route in module.router.routes)
 ROUTES: tuple[Route, ...] = (*_SKILLS, openapi_route(_SKILLS))
 FORM_TYPE = "application/octet-stream"
@@ -35,6 +43,7 @@ def make_config(place: Path, **flags: Mapping[str, object]) -> Config:
         "HOME": str(place / "home"),
         "APEXBRIDGE_DATA_DIR": str(place / "data"),
         "APEXBRIDGE_INDEX__EMBEDDER": "hash",
+        "APEXBRIDGE_SANDBOX__SECRET_KEY_FILE": str(place / "secrets.key"),  # no keyring of ours
     }
     return load(project=place / "project", environment=environment, flags=flags)
 

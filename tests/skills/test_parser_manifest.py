@@ -81,6 +81,7 @@ def test_the_fields_are_those_of_the_format_page() -> None:
         "name", "description", "when_to_use", "version", "license", "compatibility", "metadata",
         "allowed-tools", "disallowed-tools", "argument-hint", "arguments", "model", "effort",
         "context", "agent", "user-invocable", "disable-model-invocation", "paths", "hooks", "shell",
+        "secrets",
     )  # fmt: skip
 
 

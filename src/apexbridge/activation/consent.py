@@ -50,9 +50,15 @@ def _fields(manifest: SkillManifest) -> Iterator[str]:
         value = getattr(manifest, name)
         is_harmless = name in _DESCRIPTIVE_FIELDS or value == getattr(_DEFAULTS, name)
         if not is_harmless and (name, value) != ("model", "inherit"):
-            # Of hooks the events: their commands may be long.
-            yield f"{field.alias or name}: {', '.join(value) if name == 'hooks' else value}"
+            yield f"{field.alias or name}: {_shown(name, manifest)}"
     for key in manifest.model_extra or ():
         # Nothing reads an unknown key today; a later version may, and it may mean to act.
         if fold_key(key) not in DESCRIPTIVE_KEYS:
             yield f"{key}: ?"
+
+
+def _shown(name: str, manifest: SkillManifest) -> object:
+    """Shorten what may be long: of hooks the events, of secrets the names."""
+    if name == "secrets":
+        return ", ".join(declared.name for declared in manifest.secrets)
+    return ", ".join(manifest.hooks) if name == "hooks" else getattr(manifest, name)

@@ -17,6 +17,7 @@ from apexbridge.activation.script_command import (
 from apexbridge.errors import ScriptStartError, ToolInputError
 from apexbridge.paths import safe_join
 from apexbridge.sandbox.base import ExecutionResult, SandboxLimits
+from apexbridge.sandbox.interceptor import Interceptor
 from apexbridge.sandbox.script_executor import ScriptExecutor, ScriptJob
 from apexbridge.skills.model import Skill
 from apexbridge.skills.shebang import INTERPRETER_BY_SUFFIX
@@ -38,6 +39,9 @@ class ScriptCall:
     stdin: bytes = b""
     hosts: tuple[str, ...] = ()
     """Network allowlist; empty for no network."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further variables: placeholders of secrets, never values."""
+    interceptor: Interceptor | None = None
     limits: SandboxLimits = SandboxLimits()
     owner: str = ""
     """Session or API key that the output files belong to."""
@@ -87,10 +91,11 @@ def _create_job(call: ScriptCall, prepare: PrepareInterpreter) -> ScriptJob:
         script=command.script,
         arguments=call.arguments,
         read=(root,),
-        env=_environment(root) | command.env,
+        env={**call.env, **_environment(root), **command.env},
         inputs=call.inputs,
         stdin=call.stdin,
         hosts=call.hosts,
+        interceptor=call.interceptor,
         limits=call.limits,
         on_output=call.on_output,
     )

@@ -12,6 +12,11 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done, without doing it.")
 ]
+Lock = Annotated[
+    Path | None,
+    typer.Option("--lock", metavar="PATH", help="The lock file [apexbridge.lock of the project]."),
+]
+NoLock = Annotated[bool, typer.Option("--no-lock", help="Leave the lock file as it is.")]
 AllowFindings = Annotated[
     bool, typer.Option("--allow-findings", help="Install despite findings of the security scan.")
 ]

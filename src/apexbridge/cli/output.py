@@ -42,6 +42,18 @@ _EXIT_BY_CODE = {
     "path_unreadable": ExitCode.DENIED,
     "version_unknown": ExitCode.NOT_FOUND,
     "key_unknown": ExitCode.NOT_FOUND,
+    "source_address_invalid": ExitCode.USAGE,
+    "source_choice": ExitCode.USAGE,
+    "update_targets": ExitCode.USAGE,
+    "source_ref_unknown": ExitCode.NOT_FOUND,
+    "source_path_unknown": ExitCode.NOT_FOUND,
+    "source_skill_unknown": ExitCode.NOT_FOUND,
+    "source_not_recorded": ExitCode.NOT_FOUND,
+    "source_refused": ExitCode.DENIED,
+    "remote_refused": ExitCode.DENIED,
+    "source_changed": ExitCode.CONFLICT,
+    "source_content_changed": ExitCode.CONFLICT,
+    "lock_incomplete": ExitCode.CONFLICT,
 }
 # The first match wins, so a subclass is listed before its base class.
 _EXIT_BY_CLASS: tuple[tuple[type[errors.ApexBridgeError], ExitCode], ...] = (

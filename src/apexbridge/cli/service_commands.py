@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from apexbridge.cli.handlers import add_group, handled_in
-from apexbridge.cli.options import AddDir, Name
+from apexbridge.cli.options import AddDir, Name, Yes
 
 app = typer.Typer()
 
@@ -248,3 +248,60 @@ def doctor(
 @handled_in("settings")
 def config(key: Annotated[str, typer.Argument(help="The name of one setting [all].")] = "") -> None:
     """Show each setting and where its value comes from."""
+
+
+secrets_app = add_group(app, "secrets", "Give secrets to skills, which never see their values.")
+
+
+@secrets_app.command("set")
+@handled_in("secrets")
+def set_secret(
+    name: Annotated[str, typer.Argument(help="Name of the environment variable.")],
+    file: Annotated[
+        Path | None, typer.Option(help="Read the value from a file [a hidden prompt, or stdin].")
+    ] = None,
+    rest: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="", help="Refused: others would see a value that is an argument."),
+    ] = None,
+) -> None:
+    """Set a value, from a hidden prompt, stdin or a file; never from an argument."""
+
+
+@secrets_app.command("ls")
+@handled_in("secrets")
+def list_secrets() -> None:
+    """List the secrets and their grants, without the values."""
+
+
+@secrets_app.command("rm")
+@handled_in("secrets")
+def remove_secret(
+    name: Annotated[str, typer.Argument(help="Name of the secret.")],
+) -> None:
+    """Remove a secret and its grants."""
+
+
+@secrets_app.command("grant")
+@handled_in("secrets")
+def grant_secrets(
+    skill: Name,
+    secret: Annotated[
+        list[str] | None, typer.Option(help="A declared secret; repeatable [all].")
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="A host it may be sent to; repeatable [as the skill declares]."),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Grant a skill, as it is now, the secrets it declares; missing values are asked for."""
+
+
+@secrets_app.command("revoke")
+@handled_in("secrets")
+def revoke_secrets(
+    skill: Name,
+    secret: Annotated[list[str] | None, typer.Option(help="A secret; repeatable [all].")] = None,
+) -> None:
+    """Revoke the grants of a skill."""

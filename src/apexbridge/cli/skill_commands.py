@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from apexbridge.cli.handlers import add_group, handled_in
-from apexbridge.cli.options import AddDir, AllowFindings, DryRun, Name, Yes
+from apexbridge.cli.options import AddDir, AllowFindings, DryRun, Lock, Name, NoLock, Yes
 
 app = typer.Typer()
 
@@ -165,21 +165,57 @@ def trust(
 
 
 @app.command()
-@handled_in("install")
+@handled_in("add")
 def add(
-    path: Annotated[Path, typer.Argument(help="A zip or folder with one skill.")],
+    address: Annotated[
+        str,
+        typer.Argument(
+            help="owner/repo[@ref][/path], a git or https address, a folder, a zip or a tar."
+        ),
+    ],
+    skill: Annotated[
+        list[str] | None,
+        typer.Option("--skill", "-s", help="A skill by name or path; repeatable."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All skills of the address.")] = False,
+    list_only: Annotated[
+        bool, typer.Option("--list", help="List its skills, and install none.")
+    ] = False,
     rename: Annotated[
         bool, typer.Option("--rename", help="Rename the folder after the skill.")
     ] = False,
     allow_findings: AllowFindings = False,
+    lock: Lock = None,
+    no_lock: NoLock = False,
     yes: Yes = False,
 ) -> None:
-    """Install a skill from a zip or folder, after showing its contents."""
+    """Install skills from a repository, URL, archive or folder, after showing their contents."""
+
+
+@app.command()
+@handled_in("sync")
+def sync(
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="Fail if the lock file would have to change.")
+    ] = False,
+    lock: Lock = None,
+    allow_findings: AllowFindings = False,
+    yes: Yes = False,
+) -> None:
+    """Install exactly the skills of the lock file; other content than is locked is refused."""
+
+
+@app.command()
+@handled_in("sync")
+def outdated(
+    names: Annotated[list[str] | None, typer.Argument(help="Skills [all with a source].")] = None,
+) -> None:
+    """List the installed skills that their sources have in a newer state."""
 
 
 @app.command()
 @handled_in("install")
-def rm(name: Name, yes: Yes = False) -> None:
+def rm(name: Name, lock: Lock = None, no_lock: NoLock = False, yes: Yes = False) -> None:
     """Uninstall a skill; 'undo' restores it for some days."""
 
 
@@ -259,16 +295,25 @@ def scan(
 
 
 @app.command()
-@handled_in("versions")
+@handled_in("update")
 def update(
-    path: Annotated[Path, typer.Argument(help="A zip or folder with a newer version of a skill.")],
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...|PATH",
+            help="Skills to update from their sources, or a zip or folder with a newer version.",
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All skills with a source.")] = False,
     allow_downgrade: Annotated[
         bool, typer.Option("--allow-downgrade", help="Accept a lower version number.")
     ] = False,
     allow_findings: AllowFindings = False,
+    lock: Lock = None,
+    no_lock: NoLock = False,
     yes: Yes = False,
 ) -> None:
-    """Update an installed skill after showing the diff; the old version is kept."""
+    """Update installed skills after showing the diff; the old versions are kept."""
 
 
 @app.command()

@@ -19,12 +19,19 @@ from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate, ScanResultSt
 from apexbridge.lifecycle.signature_check import UNSIGNED, SignatureCheck, SignatureStore
 from apexbridge.lifecycle.skill_list import ListFilter, SkillPage, list_skills
 from apexbridge.lifecycle.skill_metadata import MetadataStore
+from apexbridge.lifecycle.source_records import (
+    UNKNOWN_ORIGIN,
+    InstallOrigin,
+    SourceRecord,
+    SourceRecords,
+)
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import (
     InstallPolicy,
     InstallResult,
     SkillTransactions,
+    check_content,
     check_unchanged,
     enter_in_thread,
     sha256_of,
@@ -75,8 +82,9 @@ class SkillManager:
         self._states = states
         self._catalog = catalog
         self._index = IndexUpdates(store.root, catalog, indexer)
+        self.sources = SourceRecords(store.root.parent / "sources.json")
         derived = (self.scan_results.folder, self.signatures.folder)
-        self._metadata = MetadataStore(store, states, catalog, usage, derived)
+        self._metadata = MetadataStore(store, states, catalog, usage, self.sources, derived)
         self._scans = ScanGate(self.scan_results, catalog, self.policy.blocks_at)
         self.installers = InstallerStore(store.root.parent / CONSENTS_FILE)
         self._transactions = SkillTransactions(store, states, audit, catalog, self.installers)
@@ -97,12 +105,11 @@ class SkillManager:
         *,
         renames: bool = False,
         blocks_at: BlockLevel = "policy",
-        signature: str = "",
+        origin: InstallOrigin = UNKNOWN_ORIGIN,
     ) -> InstallResult:
         """Install a skill from an archive or a folder; a refused one leaves nothing behind.
 
         Scanner findings at `blocks_at` or above refuse it; None accepts every finding.
-        `signature` is the text of a detached signature, by default that of `NAME.minisig` beside.
 
         Raises:
             SignatureError: If the signature is wrong, or one is required and missing.
@@ -117,20 +124,15 @@ class SkillManager:
             transactions.audited("install", archive=path.name),
             enter_in_thread(store.staging()) as staging,
         ):
-            stage = partial(
-                stage_skill,
-                path,
-                staging,
-                renames=renames,
-                limits=self.policy.limits,
-                signatures=self.policy.signatures,
-                signature=signature,
-            )
+            limits, keys = self.policy.limits, self.policy.signatures
+            stage = partial(stage_skill, path, staging, limits=limits, signatures=keys)
+            stage = partial(stage, renames=renames, signature=origin.signature)
             staged = await to_thread.run_sync(stage)
             skill = staged.skill
+            check_content(skill, origin.sha256)
             # Early, for a cheap refusal; again under the lock, where it decides the race.
             await to_thread.run_sync(store.check_name_free, skill.name)
-            report = await self._scans.check(skill, staged.root, blocks_at)
+            report = await self._scans.check(skill, staged.root, blocks_at, origin.address)
             data = await to_thread.run_sync(read_skill_md, staged.root)
             # Embed before the lock: it is the slow part, and needs nothing that is locked.
             prepared = await self._index.prepare(skill, data)
@@ -140,6 +142,7 @@ class SkillManager:
                 # Left by a crash, or by a folder that was deleted by hand.
                 await to_thread.run_sync(self._metadata.clear, skill.name)
                 await transactions.record_installer(skill)
+                await self._record_source(skill, origin.source)
                 await to_thread.run_sync(store.install, staged.root, skill.name)
                 await self._store_signature(staged)
                 await self._index.commit(skill.name, "install", prepared)
@@ -154,7 +157,7 @@ class SkillManager:
         expected_sha256: str = "",
         allows_older: bool = False,
         blocks_at: BlockLevel = "policy",
-        signature: str = "",
+        origin: InstallOrigin = UNKNOWN_ORIGIN,
     ) -> InstallResult:
         """Replace the installed skill that an archive or folder names; the old one is stored.
 
@@ -165,21 +168,20 @@ class SkillManager:
             SkillNotFoundError: If no such skill is installed.
             SkillVersionError: `skill_pinned`, or `version_older` unless `allows_older`.
             SkillChangedError: If the skill is in another state than the caller saw.
-            PermissionDeniedError: If a scanner finding blocks the new version.
-            ArchiveError: If the archive is unsafe, malformed or not a skill.
-            SkillInvalidError: If a validation rule fails.
-            StorageError: If the disk refuses.
+            SourceError: If the new files are others than those of `origin`.
+            PermissionDeniedError, ArchiveError, SkillInvalidError, StorageError: As for `install`.
         """
         transactions, store = self._transactions, self._store
         async with (
             transactions.audited("update", archive=path.name),
             enter_in_thread(store.staging()) as staging,
         ):
-            staged = await stage_version(self._parts, only, path, staging, signature)
+            staged = await stage_version(self._parts, only, path, staging, origin.signature)
             skill, name = staged.skill, staged.skill.name
+            check_content(skill, origin.sha256)
             transactions.check_not_pinned(name)
             transactions.installed(name)
-            report = await self._scans.check(skill, staged.root, blocks_at)
+            report = await self._scans.check(skill, staged.root, blocks_at, origin.address)
             data = await to_thread.run_sync(read_skill_md, staged.root)
             prepared = await self._index.prepare(skill, data)
             async with transactions.lock(name):
@@ -192,6 +194,7 @@ class SkillManager:
                     _check_not_older(old, skill)
                 if sha256_of(skill) == sha256_of(old) != "":
                     await self._store_signature(staged)
+                    await self._record_source(skill, origin.source)
                     return replace(_result(old, staged), has_changed=False)
                 async with shielded():
                     await transactions.record_skill("update", skill, staged.signature)
@@ -199,6 +202,7 @@ class SkillManager:
                     swap = partial(store.versions.replace, name, staged.root, sha256_of(skill))
                     await to_thread.run_sync(swap)
                     await self._store_signature(staged)
+                    await self._record_source(skill, origin.source)
                     await self._index.commit(name, "update", prepared)
                     await self.versions.prune(name)
         done = _result(self._catalog.find(name), staged)
@@ -217,6 +221,13 @@ class SkillManager:
     async def _store_signature(self, staged: StagedSkill) -> None:
         sha256 = sha256_of(staged.skill)
         await to_thread.run_sync(self.signatures.put, sha256, staged.signature)
+
+    async def _record_source(self, skill: Skill, source: SourceRecord | None) -> None:
+        """Store where a skill came from; a change without an address leaves the record there is."""
+        if source is not None:
+            known = {"sha256": sha256_of(skill), "version": skill.manifest.version or ""}
+            record = source.model_copy(update=known)
+            await to_thread.run_sync(self.sources.put, skill.name, record)
 
     async def edit_description(
         self, name: str, description: str, *, expected_sha256: str = ""

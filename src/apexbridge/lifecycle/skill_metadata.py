@@ -1,4 +1,4 @@
-"""Metadata of installed skills: state, pin, usage, scan results and tags, kept outside the folder.
+"""Metadata of installed skills, kept outside the folder: state, pin, usage, source, scan results.
 
 They belong to one skill, not to its name: an uninstall moves them to the trash, an undo brings them
 back, and the next skill of that name starts without them.
@@ -13,6 +13,7 @@ from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.snapshot import casefold_name
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import ApexBridgeError, SkillNotFoundError, StorageError
+from apexbridge.lifecycle.source_records import SourceRecords
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.trash import SkillMetadata, TrashedSkill
@@ -32,6 +33,7 @@ class MetadataStore:
         states: SkillStates,
         catalog: Catalog,
         usage: UsageStore,
+        sources: SourceRecords,
         folders: tuple[Path, ...],
     ) -> None:
         """Store the parts; `folders` have a JSON file for each content hash."""
@@ -39,20 +41,22 @@ class MetadataStore:
         self._states = states
         self._catalog = catalog
         self._usage = usage
+        self._sources = sources
         self._folders = (*folders, store.root.parent / TAGS_FOLDER)
 
     def read(self, name: str) -> SkillMetadata:
-        """Return state, pin and usage of a name."""
+        """Return state, pin, usage and source of a name."""
         count, last = self._usage.get(name)
         return SkillMetadata(
             is_disabled=name in self._states.disabled(),
             pinned=self._states.pinned().get(name, ""),
             uses=count,
             last_used=last,
+            source=self._sources.get(name),
         )
 
     def clear(self, name: str) -> None:
-        """Forget state, pin and usage of a name that no installed skill has.
+        """Forget state, pin, usage and source of a name that no installed skill has.
 
         The name stays disabled if another source provides a skill of that name: it was hidden, and
         must not appear because of this.
@@ -62,6 +66,7 @@ class MetadataStore:
         """
         self._states.forget(name, keeps_disabled=self._has_other_source(name))
         self._usage.forget(name)
+        self._sources.put(name, None)
 
     def _has_other_source(self, name: str) -> bool:
         with suppress(SkillNotFoundError):
@@ -114,6 +119,8 @@ class MetadataStore:
             self._states.set_enabled(entry.name, enabled=False)
         if metadata.pinned:
             self._states.pin(entry.name, metadata.pinned)
+        if metadata.source is not None:
+            self._sources.put(entry.name, metadata.source)
 
     def _read_kept(self, entry: TrashedSkill) -> dict[Path, bytes]:
         """Read the scan results and tags beside a trashed skill, by the path they had."""

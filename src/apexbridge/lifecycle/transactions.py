@@ -18,6 +18,7 @@ from apexbridge.errors import (
     SkillChangedError,
     SkillReadOnlyError,
     SkillVersionError,
+    SourceError,
 )
 from apexbridge.lifecycle.scan_results import BlockLevel
 from apexbridge.lifecycle.signature_check import UNSIGNED, SignatureCheck, SignaturePolicy
@@ -156,6 +157,22 @@ def check_unchanged(skill: Skill, expected_sha256: str) -> None:
     now = sha256_of(skill)
     if expected_sha256 and expected_sha256 != now:
         raise SkillChangedError(name=skill.name, now=now[:12], seen=expected_sha256[:12])
+
+
+def check_content(skill: Skill, expected_sha256: str) -> None:
+    """Refuse a skill whose files are others than they must be.
+
+    Raises:
+        SourceError: `source_content_changed`, with both hashes.
+    """
+    found = sha256_of(skill)
+    if expected_sha256 and expected_sha256 != found:
+        raise SourceError(
+            code="source_content_changed",
+            name=skill.name,
+            expected=expected_sha256[:12],
+            found=found[:12],
+        )
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from apexbridge.errors import SkillNotFoundError
+from apexbridge.lifecycle.source_records import SourceRecord
 from apexbridge.paths import commit_dir, create_bytes, remove_tree, storage_errors
 
 TRASH = ".trash"
@@ -35,6 +36,8 @@ class SkillMetadata(BaseModel):
     uses: int = 0
     last_used: float = 0.0
     """Time of the last use, in seconds since the epoch."""
+    source: SourceRecord | None = None
+    """Where it was installed from, if that is known."""
 
 
 NO_METADATA = SkillMetadata()

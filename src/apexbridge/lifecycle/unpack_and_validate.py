@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from apexbridge.environments.declarations import skill_needs
 from apexbridge.environments.needs import SkillNeeds
-from apexbridge.errors import SkillInvalidError, StorageError
+from apexbridge.errors import ApexBridgeError, SkillInvalidError, StorageError
 from apexbridge.lifecycle.index_updates import parse_body, read_skill_md
 from apexbridge.lifecycle.scan_results import scan_folder
 from apexbridge.lifecycle.signature_check import (
@@ -25,6 +25,7 @@ from apexbridge.lifecycle.zip.archive import (
     ArchiveLimits,
     extract_archive,
     files_to_pack,
+    inspect_archive,
 )
 from apexbridge.lifecycle.zip.limits import ArchiveFile, limit_exceeded
 from apexbridge.scanner.report import Report
@@ -146,6 +147,16 @@ def _declared_name(root: Path, folder: str) -> str:
         return folder
     skill = parse_skill(opened.skill_md, folder=folder, provenance=_PROVENANCE).skill
     return names.normalise(skill.name) if skill is not None else folder
+
+
+def archived_name(archive: Path) -> tuple[str, str]:
+    """Return name and description of the skill in a zip; the file's name if it cannot be read."""
+    try:
+        plan = inspect_archive(archive)
+    except ApexBridgeError:  # the installation says what is wrong
+        return archive.stem, ""
+    skill = parse_skill(plan.skill_md, folder=plan.folder, provenance=_PROVENANCE).skill
+    return (skill.name, skill.description) if skill else (plan.folder, "")
 
 
 def _open_package(root: Path, folder: str) -> Package:

@@ -206,9 +206,13 @@ def create_permission_checker(config: Config) -> PermissionChecker:
 
 
 def permission_rules(config: Config) -> Iterator[Rule]:
-    """Yield the rules of settings; the first one denies tools to write into the data directory."""
+    """Yield the rules of settings; the first ones protect the data directory and the secrets."""
     data = ToolPattern("Write", f"/{config.data}/**")
     yield Rule(effect="deny", pattern=data, reason="it is this program's own data")
+    for file in (config.data / "secrets.json", config.secret_key_file):
+        yield Rule(
+            effect="deny", pattern=ToolPattern("Read", f"/{file}"), reason="it holds secrets"
+        )
     chosen = config.settings.permissions
     effects: dict[Effect, tuple[str, ...]] = {
         "deny": chosen.deny,

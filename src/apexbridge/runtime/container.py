@@ -53,6 +53,8 @@ from apexbridge.tools.base import ToolResult
 if TYPE_CHECKING:  # imported when first used: most commands need neither
     from apexbridge.lifecycle.manager import SkillManager
     from apexbridge.runtime.chat_service import ChatService
+    from apexbridge.runtime.install_service import InstallService
+    from apexbridge.secrets.store import SecretStore
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +109,20 @@ class Runtime:
                 install_policy(self.config.settings.install),
             )
         return self._manager
+
+    def installer(self, *, allows_ssh: bool = False) -> "InstallService":
+        """Install skills by address; `allows_ssh` lets git use the keys of the user."""
+        from apexbridge.runtime.install_factory import create_install_service
+
+        parts = self.config, self.manager, self.store, self.script_runner
+        return create_install_service(*parts, allows_ssh=allows_ssh)
+
+    @property
+    def secret_store(self) -> "SecretStore":
+        """Secrets of skills; imported here, for most processes never need it."""
+        from apexbridge.runtime.secret_preparation import open_secret_store
+
+        return open_secret_store(self.config)
 
     @property
     def dependencies(self) -> DependencyService:

@@ -18,11 +18,12 @@ from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.trust import TrustStore, require_trust
 from apexbridge.catalog.usage import UsageStore
-from apexbridge.errors import ToolFailedError
+from apexbridge.errors import SandboxUnavailableError, ToolFailedError
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.runtime.dependency_service import DependencyService
 from apexbridge.runtime.file_store import FileStore, new_id, put_or_warn
 from apexbridge.runtime.run_store import RunStore
+from apexbridge.runtime.script_secrets import ScriptSecrets
 from apexbridge.sandbox import child_process, interpreters
 from apexbridge.sandbox.backend_selection import SandboxSelection, is_runnable, select_backend
 from apexbridge.sandbox.backends import (
@@ -143,6 +144,8 @@ class ScriptRunner:
         """
         await anyio.to_thread.run_sync(self._require_trust, call.skill)
         await anyio.to_thread.run_sync(self._usage.record, call.skill.name, time.time())
+        secrets = await self._prepare_secrets(call, is_unsafe=is_unsafe)
+        call = secrets.call if secrets else call
         if call.skill.root is None:
             call = replace(call, skill=await self._extract_bundled(call.skill))
         call = replace(call, hosts=(*call.hosts, *self._granted_hosts(call.skill)))
@@ -160,10 +163,29 @@ class ScriptRunner:
         except anyio.get_cancelled_exc_class():
             self.runs.put(call, None, began=began, run_id=run_id)
             raise
+        result = await anyio.to_thread.run_sync(secrets.redact, result) if secrets else result
         self.runs.put(call, result, began=began, run_id=run_id)
         keep = partial(put_or_warn, self.files, run_id, call.owner, result.produced)
         folder = await anyio.to_thread.run_sync(keep) if result.produced else None
         return replace(result, run_id=run_id, folder=folder)
+
+    async def _prepare_secrets(self, call: ScriptCall, *, is_unsafe: bool) -> ScriptSecrets | None:
+        """Prepare the secrets that a skill declares; nothing is loaded for one without any.
+
+        Raises:
+            PermissionDeniedError: If a required one was not given or granted.
+            SandboxUnavailableError: Where there is no egress proxy, which alone knows the values.
+        """
+        if not call.skill.manifest.secrets:
+            return None
+        from apexbridge.runtime.secret_preparation import prepare_secrets
+
+        prepared = await anyio.to_thread.run_sync(prepare_secrets, call, self._config, self._audit)
+        if prepared is not None:
+            selection = await self.select_sandbox()
+            if is_unsafe or not isinstance(selection.sandbox, BubblewrapSandbox):
+                raise SandboxUnavailableError(code="secrets_need_proxy", name=call.skill.name)
+        return prepared
 
     async def run_inline_command(self, command: str, *, skill: Skill, cwd: Path) -> ExecutionResult:
         """Run a shell command; skill and working directory are readable, nothing is writable.

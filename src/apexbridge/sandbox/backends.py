@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from apexbridge.sandbox import child_process, interpreters, proxy_bridge, seccomp
 from apexbridge.sandbox.base import ExecRequest, ExecutionResult, SandboxLimits, read_data
 from apexbridge.sandbox.child_process import RunningProcess, SpawnCommand
-from apexbridge.sandbox.egress_proxy import AllowListProxy
+from apexbridge.sandbox.egress_proxy import AllowListProxy, is_public_or_in
 from apexbridge.sandbox.execution import run_backend
 from apexbridge.sandbox.kernel_limits import ProcessCounter
 from apexbridge.sandbox.launcher import FIRST_INHERITED_FD, Launch, Launcher, required_paths
@@ -209,7 +209,13 @@ class BubblewrapSandbox(_ProcessBackend):
 def _with_egress_proxy(request: ExecRequest, held: ExitStack) -> ExecRequest:
     """Wrap the command in the proxy bridge, connected to an egress proxy for this run."""
     place = Path(held.enter_context(TemporaryDirectory(prefix="apexbridge-egress-")))
-    proxy = AllowListProxy(request.access.hosts, operator_hosts=request.access.operator_hosts)
+    access = request.access
+    proxy = AllowListProxy(
+        access.hosts,
+        is_public_or_in(access.private_networks),
+        access.interceptor,
+        operator_hosts=access.operator_hosts,
+    )
     held.enter_context(proxy.serve(place / "proxy"))
     python = interpreters.find("python")
     program = str(python.program) if python else "python3"
@@ -219,7 +225,20 @@ def _with_egress_proxy(request: ExecRequest, held: ExitStack) -> ExecRequest:
     place.chmod(0o755)
     prefix = python.prefix if python else ()
     access = replace(request.access, read=(*request.access.read, *prefix, place))
-    return replace(request, argv=(*words, *request.argv), access=access)
+    env = dict(request.env)
+    if request.access.interceptor is not None:
+        certificates = place / "certificates.pem"
+        certificates.write_bytes(request.access.interceptor.bundle())
+        env |= dict.fromkeys(_CERTIFICATE_VARIABLES, str(certificates))
+    return replace(request, argv=(*words, *request.argv), access=access, env=env)
+
+
+_CERTIFICATE_VARIABLES = (
+    "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "DENO_CERT",
+    "npm_config_cafile", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+)  # fmt: skip
+"""Where clients look for certificates to trust, by their own documentation."""
 
 
 def _mount_arguments(request: ExecRequest) -> Iterator[str]:

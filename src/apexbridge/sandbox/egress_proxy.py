@@ -8,16 +8,26 @@ which rules out DNS rebinding. An empty list grants nothing.
 import contextlib
 import ipaddress
 import os
+import re
 import selectors
 import socket
+import struct
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from apexbridge import ssrf
+from apexbridge.sandbox.host_rule import (
+    DEFAULT_PORTS,
+    HostRule,
+    is_ip_literal,
+    normalize_host,
+    parse_port,
+)
+from apexbridge.sandbox.interceptor import Interceptor
+from apexbridge.sandbox.uid_pool import is_run_uid
 
 _HEAD_BYTES = 16 * 1024
 _HEAD_SECONDS = 10
@@ -25,7 +35,7 @@ _DIAL_SECONDS = 10
 _IDLE_SECONDS = 60
 _MAX_CONNECTIONS = 32
 _CHUNK = 1 << 16
-_DEFAULT_PORTS = (80, 443)
+_REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) (HTTP/1\.[01])")
 
 IsAllowed = Callable[[str], bool]
 
@@ -38,50 +48,17 @@ def is_public(address: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class HostRule:
-    """A granted host: `example.org`, `*.example.org`, `example.org:8443`."""
+def is_public_or_in(networks: Sequence[ssrf.IPNetwork]) -> IsAllowed:
+    """Return a check that passes public addresses, and those of private networks."""
 
-    name: str
-    port: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "HostRule":
-        """Parse the written form.
-
-        Raises:
-            ValueError: If it names no host, or is an address: only names can be granted.
-        """
-        name, _, port = text.strip().lower().rstrip(".").partition(":")
-        bare = name.removeprefix("*.")
-        if not bare or "*" in bare or "/" in bare or _is_ip_literal(bare):
-            raise ValueError(f"{text!r} names no host")
-        ascii_name = name if name.startswith("*") else name.encode("idna").decode()
-        return cls(ascii_name, int(port) if port else None)
-
-    @classmethod
-    def parse_operator(cls, text: str) -> "HostRule":
-        """Parse a host that the operator configured, which may be an IPv4 address."""
-        name, _, port = text.strip().lower().rpartition(":")
-        return cls(name, int(port)) if name else cls(text.strip().lower())
-
-    def matches(self, host: str, port: int) -> bool:
-        """Match a host and port."""
-        if port != self.port if self.port else port not in _DEFAULT_PORTS:
+    def is_allowed(address: str) -> bool:
+        try:
+            number = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
             return False
-        wanted = host.lower().rstrip(".")
-        if self.name.startswith("*."):
-            return wanted.endswith(self.name[1:])
-        return wanted == self.name
+        return ssrf.is_public(number) or ssrf.is_allowlisted(number, networks)
 
-
-def _is_ip_literal(text: str) -> bool:
-    """Detect IP literals in every spelling of resolvers: `127.1`, `0x7f.1`, `2130706433`, `::1`."""
-    try:
-        socket.inet_aton(text)
-    except OSError:
-        return ":" in text or text.startswith("[")
-    return True
+    return is_allowed
 
 
 class _ProxyRefusalError(Exception):  # it never leaves this module
@@ -102,12 +79,13 @@ class AllowListProxy:
         self,
         hosts: Sequence[str],
         is_allowed: IsAllowed = is_public,
+        interceptor: Interceptor | None = None,
         *,
         operator_hosts: Sequence[str] = (),
     ) -> None:
         self._rules = tuple(map(HostRule.parse, hosts))
-        self._operator_rules = tuple(map(HostRule.parse_operator, operator_hosts))
-        self._is_allowed = is_allowed
+        self._operator_hosts = frozenset(operator_hosts)
+        self._is_allowed, self._interceptor = is_allowed, interceptor
         self._open = set[socket.socket]()
         self._room = threading.BoundedSemaphore(_MAX_CONNECTIONS)
 
@@ -124,8 +102,10 @@ class AllowListProxy:
                 yield
             finally:
                 for held in (listener, *self._open):
+                    # Not `held.shutdown`: that of a TLS socket ends encryption first, and what
+                    # another thread is about to send would leave in plain text.
                     with contextlib.suppress(OSError):
-                        held.shutdown(socket.SHUT_RDWR)
+                        socket.socket.shutdown(held, socket.SHUT_RDWR)
                 thread.join()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -140,7 +120,9 @@ class AllowListProxy:
     def _handle(self, client: socket.socket) -> None:
         try:
             with self._held(client), contextlib.suppress(OSError):
-                self._let_through(client)
+                # The socket's path and a placeholder are seen by every user of the machine (ps).
+                if is_run_uid(_peer_uid(client)):
+                    self._let_through(client)
         finally:
             self._room.release()
 
@@ -159,19 +141,42 @@ class AllowListProxy:
         try:
             head, rest = _read_head(client)
             host, port, forward = _parse(head)
-            server = self._dial(host, port)
+            server = self._dial(host, port, head + rest)
+            if not forward and self._interceptor and self._interceptor.covers(host, port):
+                self._intercept(client, server, host, port, self._interceptor)
+                return
         except _ProxyRefusalError as refusal:
             _send_status(client, refusal.status)
             return
         with self._held(server):
-            if forward:
-                server.sendall(forward + rest)
-            else:
-                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            if not forward:
+                client.sendall(_ESTABLISHED)
+            server.sendall(forward + rest)
             _relay(client, server)
 
-    def _dial(self, host: str, port: int) -> socket.socket:
-        is_operators = any(rule.matches(host, port) for rule in self._operator_rules)
+    def _intercept(
+        self,
+        client: socket.socket,
+        server: socket.socket,
+        host: str,
+        port: int,
+        interceptor: Interceptor,
+    ) -> None:
+        """Open a tunnel that ends here, once the real host has proved its name."""
+        with self._held(server):
+            try:
+                secure = interceptor.connect(server, host)
+            except OSError:
+                raise _ProxyRefusalError("502 Host's certificate not valid") from None
+            with self._held(secure):
+                client.sendall(_ESTABLISHED)
+                interceptor.exchange(client, secure, host, port, self._held)
+
+    def _dial(self, host: str, port: int, request: bytes) -> socket.socket:
+        if self._interceptor is not None and self._interceptor.refuses(request, host):
+            raise _ProxyRefusalError("403 Secret not allowed here")
+        written = {f"{host}:{port}", *([host] if port in DEFAULT_PORTS else ())}
+        is_operators = not written.isdisjoint(self._operator_hosts)
         if not is_operators and not any(rule.matches(host, port) for rule in self._rules):
             raise _ProxyRefusalError("403 Host not granted")
         try:
@@ -187,6 +192,18 @@ class AllowListProxy:
             return socket.create_connection((addresses[0], port), _DIAL_SECONDS)
         except OSError:
             raise _ProxyRefusalError("502 Host not reached") from None
+
+
+def _peer_uid(client: socket.socket) -> int:
+    """Return the UID of the process at the other end of a Unix socket, as the kernel knows it."""
+    if not hasattr(socket, "SO_PEERCRED"):  # not Linux, where nothing runs with a proxy
+        return os.geteuid()
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return _CREDENTIALS.unpack(credentials)[1]
+
+
+_CREDENTIALS = struct.Struct("iII")
+"""`struct ucred`: process, user, group."""
 
 
 def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
@@ -205,23 +222,45 @@ def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
 def _parse(head: bytes) -> tuple[str, int, bytes]:
     """Return host, port, and the bytes to forward first (nothing for CONNECT)."""
     line, _, fields = head.decode("latin-1").partition("\r\n")
+    words = _REQUEST_LINE.fullmatch(line)
+    if words is None or _AMBIGUOUS.search(fields):
+        raise _ProxyRefusalError("400 Bad request")
+    method, target, version = words.groups()
     try:
-        method, target, version = line.split(" ")
         if method == "CONNECT":
-            host, _, port = target.rpartition(":")
-            return host.strip("[]"), int(port), b""
+            name, _, port_text = target.rpartition(":")
+            return _granted_form(name), parse_port(port_text), b""
         address = urlsplit(target)
         port = address.port or 80
     except ValueError:
         raise _ProxyRefusalError("400 Bad request") from None
     if address.scheme != "http" or not address.hostname or address.username is not None:
         raise _ProxyRefusalError("400 Bad request")
+    host = _granted_form(address.hostname)
     path = address._replace(scheme="", netloc="").geturl() or "/"
     kept = [f for f in fields.split("\r\n") if not f.lower().startswith(_DROPPED_HEADERS)]
-    lines = [f"{method} {path} {version}", f"Host: {address.netloc}", "Connection: close", *kept]
-    return address.hostname, port, "\r\n".join(lines).encode("latin-1")
+    authority = host if address.port is None else f"{host}:{port}"
+    lines = [f"{method} {path} {version}", f"Host: {authority}", "Connection: close", *kept]
+    return host, port, "\r\n".join(lines).encode("latin-1")
 
 
+def _granted_form(name: str) -> str:
+    """Normalize a host as rules are: what is compared is what is dialled.
+
+    An address is a host, but none that can be granted: only an operator can name one.
+    """
+    try:
+        return normalize_host(name)
+    except ValueError:
+        with contextlib.suppress(ValueError):  # one spelling only, which an operator may name
+            return str(ipaddress.IPv4Address(name))
+        status = "403 Host not granted" if is_ip_literal(name) else "400 Bad request"
+        raise _ProxyRefusalError(status) from None
+
+
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+_AMBIGUOUS = re.compile(r"\0|\r(?!\n)|(?<!\r)\n|\r\n[ \t]")
+"""Line ends and folded lines, which servers read in different ways."""
 _DROPPED_HEADERS = ("proxy-", "connection:", "host:")
 """Replaced, because the checked name is that of the request line: another `Host` must not pass."""
 

@@ -45,6 +45,7 @@ def main() -> None:
     listener.close()
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         os.environ[name] = address
+    os.environ["NODE_USE_ENV_PROXY"] = "1"  # Node.js reads the others only then
     try:
         os.execvp(command[0], command)
     except OSError as error:

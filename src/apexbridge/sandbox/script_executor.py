@@ -17,6 +17,7 @@ from apexbridge.sandbox.execution import (
     run_spec_for,
     to_execution_result,
 )
+from apexbridge.sandbox.interceptor import Interceptor
 from apexbridge.sandbox.interpreters import Interpreter
 from apexbridge.sandbox.warm_pool import PoolKey, SandboxLease, WarmPool, cold_lease, workspace_env
 from apexbridge.sandbox.workspace import CollectedOutputs, Workspaces, collect_outputs, write_inputs
@@ -42,6 +43,7 @@ class ScriptJob:
     inputs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     stdin: bytes = b""
     hosts: tuple[str, ...] = ()
+    interceptor: Interceptor | None = None
     limits: SandboxLimits = SandboxLimits()
     on_output: Callable[[int, bytes], None] | None = None
 
@@ -138,13 +140,19 @@ class ScriptExecutor:
 
 
 def _exec_request(job: ScriptJob, workspace: Path) -> ExecRequest:
+    access = Access(
+        read=_readable_paths(job),
+        write=(*job.write, workspace),
+        hosts=job.hosts,
+        interceptor=job.interceptor,
+    )
     return ExecRequest(
         argv=job.argv,
         cwd=job.cwd or workspace,
         env=job.env | workspace_env(workspace),
         stdin=job.stdin,
         limits=job.limits,
-        access=Access(read=_readable_paths(job), write=(*job.write, workspace), hosts=job.hosts),
+        access=access,
         workspace=workspace,
         on_output=job.on_output,
     )

@@ -76,6 +76,12 @@ class UidPool:
         raise OSError(errno.EAGAIN, "every user for runs is taken")
 
 
+def is_run_uid(number: int) -> bool:
+    """Return whether a process of this UID can belong to a run of ours."""
+    is_pooled = os.geteuid() == 0 and _FIRST_UID <= number < _FIRST_UID + _UID_COUNT
+    return number == os.geteuid() or is_pooled
+
+
 def is_world_readable(path: Path, *, is_listed: bool = True) -> bool:
     """Return True if any user can read a path: its parent directories and its symlink target."""
     try:

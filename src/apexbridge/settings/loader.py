@@ -29,6 +29,7 @@ USER_FILE = "config.toml"
 PROJECT_FILE = "apexbridge.toml"
 SHIP_FILE = "ship.json"
 _KEY_NAMES = frozenset(name for known in PRESETS.values() for name in known.key_names)
+_SSH_VARIABLES = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK")
 PROJECT_FILES = frozenset({PROJECT_FILE, SHIP_FILE})
 """Layers that belong to the project; a cloned repository may contain them."""
 ENVIRONMENT = "environment"
@@ -58,6 +59,8 @@ class Config:
     """API keys of model providers, by their usual environment variable (`OPENAI_API_KEY`)."""
     package_variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Variables that configure the package indexes of uv, pip and npm."""
+    ssh: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Variables that ssh needs to use the keys of the user."""
 
     @property
     def data(self) -> Path:
@@ -77,6 +80,14 @@ class Config:
     def workspaces(self) -> Path:
         """Parent of the scripts' workspaces: on a local disk, and never inside a skill."""
         return self.data / "workspaces"
+
+    @property
+    def secret_key_file(self) -> Path:
+        """Key file of the secret store; used where no system keyring holds the key."""
+        written = self.settings.sandbox.secret_key_file
+        if written.startswith("~/"):
+            return self.home / written[2:]
+        return self.project / written if written else self.data / "secrets.key"
 
     def value(self, key: str) -> object:
         """Value of a setting by its dotted name; a deprecated name is translated.
@@ -159,6 +170,7 @@ def load(
         origins={key: layers.origin(key) for key in flatten(settings)},
         keys={name: variables[name] for name in _KEY_NAMES if variables.get(name)},
         package_variables={name: variables[name] for name in VARIABLES if variables.get(name)},
+        ssh={name: variables[name] for name in _SSH_VARIABLES if variables.get(name)},
         project=place,
         home=home,
         config_home=Path(variables.get("XDG_CONFIG_HOME") or home / ".config"),

@@ -194,6 +194,11 @@ class InstallSettings(_Table):
     """Public keys of minisign (`RWQ…`) whose signatures are verified."""
     require_signature: bool = False
     """Install and update only what one of the trusted keys has signed."""
+    repository_mb: float = Field(default=200, gt=0, le=4_000)
+    """Maximum download of a repository or an archive of several skills, in MB (10^6 bytes); four
+    times that unpacked."""
+    fetch_timeout_seconds: float = Field(default=300, gt=0, le=3_600)
+    """Timeout of such a download."""
 
 
 class SandboxSettings(_Table):
@@ -217,6 +222,8 @@ class SandboxSettings(_Table):
     """Size of all kept files together; the oldest are removed first."""
     hosts: HostGrants = ()
     """Network access by skill, each as `skill=host`; the default is no network."""
+    secret_key_file: str = ""
+    """Key file of the secret store; empty: the system keyring, else `secrets.key` in `data_dir`."""
     allow_unsandboxed: bool = False
     """Run scripts without isolation where no sandbox works; each run logs a warning."""
 

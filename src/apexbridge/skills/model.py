@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from apexbridge import locales
 from apexbridge.permissions.hook_protocol import Hook
 from apexbridge.permissions.rules import ToolPattern, split_patterns
+from apexbridge.skills.secret_declarations import SecretDeclarations
 
 YamlValue: TypeAlias = "str | list[YamlValue] | dict[str, YamlValue] | None"
 """A parsed YAML value before it has a type: text, lists and mappings."""
@@ -108,6 +109,7 @@ class SkillManifest(BaseModel):
     paths: GlobList = ()
     hooks: dict[str, Any] = Field(default_factory=dict[str, Any])
     shell: Annotated[Literal["bash", "powershell"], BeforeValidator(_as_choice)] = "bash"
+    secrets: SecretDeclarations = ()
 
 
 def _yaml_key(field: str) -> str:

@@ -26,6 +26,7 @@ from apexbridge.skills.model import (
     YamlValue,
     canonical_key,
 )
+from apexbridge.skills.secret_declarations import check_declarations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +48,12 @@ def parse_manifest(frontmatter: Frontmatter) -> ParsedManifest:
     hooks, bad_hooks = _hooks(manifest)
     paths, bad_paths = _paths(manifest)
     line_breaks = [_warning("frontmatter_line_breaks")] * frontmatter.has_unicode_line_breaks
+    secrets, bad_secrets = check_declarations(manifest.secrets)
+    bad_parts = [_warning(**part._asdict(), key="secrets") for part in bad_secrets]
     problems = [*line_breaks, *repaired, *shadowed, *wrong, *bad_tools, *bad_hooks, *bad_paths]
+    problems += bad_parts
     return ParsedManifest(
-        manifest=manifest.model_copy(update={"paths": paths}),
+        manifest=manifest.model_copy(update={"paths": paths, "secrets": secrets}),
         tools=tools,
         hooks=hooks,
         problems=tuple(_locate(problem, frontmatter.lines) for problem in problems),
@@ -83,6 +87,8 @@ def _canonical_keys(frontmatter: Frontmatter) -> tuple[dict[str, YamlValue], lis
             known = canonical_key(key.removeprefix(PORTABLE_PREFIX))
             if known and isinstance(value, str):
                 values.setdefault(known, value)
+    if isinstance(metadata, dict) and "secrets" in metadata:
+        values.setdefault("secrets", metadata["secrets"])
     return values, problems
 
 

@@ -5,9 +5,10 @@ from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.environments.lookup import ECOSYSTEMS, SkillDependencies
 from apexbridge.environments.needs import Package, Refusal, SkillNeeds
 from apexbridge.environments.store import Environment
-from apexbridge.errors import PermissionDeniedError
+from apexbridge.errors import DependencyError, PermissionDeniedError
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.dependency_service import BuildReport
+from apexbridge.skills.model import Skill
 
 _MIB = 1024 * 1024
 
@@ -96,6 +97,30 @@ def print_build(out: Output, name: str, report: BuildReport | None) -> None:
             out.note(out.text("deps_dropped", packages=", ".join(report.dropped)))
 
     out.finish(data, render)
+
+
+def agrees_to_build(out: Output, needs: SkillNeeds, name: str, *, yes: bool) -> bool:
+    """Ask whether packages may be built; `yes` agrees to declared ones, a guess is asked for."""
+    certainties = {one.certainty for one in needs.packages} - {"optional"}
+    if not certainties or out.config.settings.dependencies.build == "never":
+        return False
+    if yes:
+        return certainties == {"declared"}
+    return out.confirm("deps_ask", name=name)
+
+
+async def build_installed(out: Output, runtime: Runtime, skill: Skill, *, agreed: bool) -> None:
+    """Build what the person agreed to; the skill stays installed if that fails."""
+    dependencies = runtime.dependencies
+    if not (await dependencies.show(skill)).missing:
+        return
+    if not dependencies.is_allowed(agreed=agreed):
+        out.note(out.text("deps_later", name=skill.name))
+        return
+    try:
+        await dependencies.build(skill)
+    except DependencyError as error:
+        out.note(out.text("deps_not_built", message=error.localized(out.language).message))
 
 
 def deps_gc(out: Output, *, dry_run: bool) -> None:

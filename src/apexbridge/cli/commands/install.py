@@ -1,76 +1,31 @@
-"""`add`, `rm`, `undo`, `edit-description`, `enable`, `disable` and `export`."""
+"""`rm`, `undo`, `edit-description`, `enable`, `disable` and `export`."""
 
 from pathlib import Path
 
-from apexbridge.cli.commands.deps import print_needs
+from apexbridge.cli.commands.lock import lock_choice, write_lock
 from apexbridge.cli.commands.scan import print_findings
 from apexbridge.cli.commands.signing import format_signature
 from apexbridge.cli.output import Output, sanitize
 from apexbridge.cli.runtime_call import with_runtime
-from apexbridge.environments.needs import SkillNeeds
-from apexbridge.errors import DependencyError, PermissionDeniedError, StorageError
+from apexbridge.errors import PermissionDeniedError
 from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.trash import TrashedSkill
-from apexbridge.lifecycle.unpack_and_validate import Inspection, inspect_skill
+from apexbridge.lifecycle.unpack_and_validate import Inspection
 from apexbridge.paths import create_bytes
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.policies import archive_limits, signature_policy
-from apexbridge.skills.model import Skill
 
 
-def add(out: Output, *, path: Path, rename: bool, allow_findings: bool, yes: bool) -> None:
-    """Print contents and findings of a skill, ask for confirmation, and install it."""
-    if not path.exists():
-        raise StorageError(code="path_missing", path=path)
-    limits = archive_limits(out.config.settings.install)
-    policy = signature_policy(out.config.settings.install)
-    inspection = inspect_skill(path, renames=rename, limits=limits, signatures=policy)
-    print_inspection(out, inspection)
-    if not yes and not out.confirm("add_ask", name=inspection.skill.name):
-        raise PermissionDeniedError(code="not_agreed")
-    blocks_at = None if allow_findings else "policy"
-    wants = agrees_to_build(out, inspection.needs, inspection.skill.name, yes=yes)
-
-    async def install(runtime: Runtime) -> InstallResult:
-        done = await runtime.manager.install(path, renames=rename, blocks_at=blocks_at)
-        await _build_packages(out, runtime, done.skill, agreed=wants)
-        return done
-
-    print_change(out, with_runtime(out, install), "added")
-
-
-def agrees_to_build(out: Output, needs: SkillNeeds, name: str, *, yes: bool) -> bool:
-    """Ask whether packages may be built; `yes` agrees to declared ones, a guess is asked for."""
-    certainties = {one.certainty for one in needs.packages} - {"optional"}
-    if not certainties or out.config.settings.dependencies.build == "never":
-        return False
-    if yes:
-        return certainties == {"declared"}
-    return out.confirm("deps_ask", name=name)
-
-
-async def _build_packages(out: Output, runtime: Runtime, skill: Skill, *, agreed: bool) -> None:
-    """Build what the person agreed to; the skill stays installed if that fails."""
-    dependencies = runtime.dependencies
-    if not (await dependencies.show(skill)).missing:
-        return
-    if not dependencies.is_allowed(agreed=agreed):
-        out.note(out.text("deps_later", name=skill.name))
-        return
-    try:
-        await dependencies.build(skill)
-    except DependencyError as error:
-        out.note(out.text("deps_not_built", message=error.localized(out.language).message))
-
-
-def rm(out: Output, *, name: str, yes: bool) -> None:
+def rm(out: Output, *, name: str, lock: Path | None, no_lock: bool, yes: bool) -> None:
     """Ask for confirmation, and uninstall a skill."""
+    locked = lock_choice(out, lock, no_lock=no_lock)
 
     async def remove(runtime: Runtime) -> TrashedSkill:
         skill = runtime.catalog.find(name)
         if not yes and not out.confirm("rm_ask", name=skill.name):
             raise PermissionDeniedError(code="not_agreed")
-        return await runtime.manager.uninstall(skill.name)
+        gone = await runtime.manager.uninstall(skill.name)
+        await write_lock(runtime, runtime.installer(), locked, [gone.name], adds=False)
+        return gone
 
     gone, days = with_runtime(out, remove), out.config.settings.skills.undo_days
     data = {"name": gone.name, "undo_days": days}
@@ -156,7 +111,13 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
             message = done.index_error.localized(out.language).message
             out.note(out.text("keyword_search_only", message=message))
 
-    data = {
+    out.finish(change_to_json(out, done), render)
+
+
+def change_to_json(out: Output, done: InstallResult) -> dict[str, object]:
+    """Serialize the result of a change of a skill."""
+    skill = done.skill
+    return {
         "name": skill.name,
         "description": skill.description,
         "path": skill.root,
@@ -167,7 +128,6 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
         "problems": [out.problem_to_json(problem) for problem in done.problems],
         "findings": [f"{f.rule} {f.level} {f.path}:{f.line}" for f in done.findings],
     }
-    out.finish(data, render)
 
 
 def _set_enabled(out: Output, name: str, *, is_on: bool) -> None:

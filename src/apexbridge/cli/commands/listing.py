@@ -1,6 +1,7 @@
 """`ls --long` and `ls --budget`: paginated details, and the listing budget of a model."""
 
 import time
+from collections.abc import Mapping
 
 import anyio
 import anyio.to_thread
@@ -9,33 +10,44 @@ from apexbridge.catalog.listing_budget import Listing, ListingBudget, render_lis
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.cli.output import Output
 from apexbridge.cli.runtime_call import with_runtime
-from apexbridge.lifecycle.skill_list import ListedSkill, ListFilter
+from apexbridge.lifecycle.skill_list import ListedSkill, ListFilter, SkillPage
+from apexbridge.lifecycle.source_records import SourceRecord
 from apexbridge.runtime import Runtime
 
 
 def ls_long(out: Output, *, text: str, origin: str, after: str, limit: int) -> None:
     """Print one page of skills."""
     wanted = ListFilter(text=text, origin=origin, after=after, limit=limit)
-    page = with_runtime(out, lambda runtime: runtime.manager.list(wanted))
-    keys = ("name", "version", "origin", "state", "field_size", "findings", "description")
+
+    async def load(runtime: Runtime) -> tuple[SkillPage, dict[str, SourceRecord]]:
+        records = await anyio.to_thread.run_sync(runtime.manager.sources.all)
+        return await runtime.manager.list(wanted), records
+
+    page, records = with_runtime(out, load)
+    keys = (
+        "name", "version", "origin", "state", "field_size", "findings", "field_source",
+        "description",
+    )  # fmt: skip
 
     def draw() -> None:
         if not page.items:
             out.line(out.text("no_skills"))
             return
-        out.table([out.text(key) for key in keys], [_row(out, item) for item in page.items])
+        out.table(
+            [out.text(key) for key in keys], [_row(out, item, records) for item in page.items]
+        )
         if page.next:
             out.line(out.text("page_more", after=page.next, total=page.total))
 
     data = {
-        "skills": [_as_json(item) for item in page.items],
+        "skills": [_as_json(item, records) for item in page.items],
         "total": page.total,
         "next": page.next or None,
     }
     out.finish(data, draw)
 
 
-def _row(out: Output, item: ListedSkill) -> tuple[str, ...]:
+def _row(out: Output, item: ListedSkill, records: Mapping[str, SourceRecord]) -> tuple[str, ...]:
     skill = item.skill
     held = [out.text("state_disabled")] if item.state == "disabled" else []
     held += [out.text("state_pinned")] if item.is_pinned else []
@@ -46,6 +58,7 @@ def _row(out: Output, item: ListedSkill) -> tuple[str, ...]:
         ", ".join(held),
         str(skill.fingerprint.size) if skill.fingerprint else "",
         _findings(out, item),
+        record.source if (record := _record(item, records)) else "",
         skill.summary,
     )
 
@@ -57,8 +70,14 @@ def _findings(out: Output, item: ListedSkill) -> str:
     return ", ".join(said) or "0"
 
 
-def _as_json(item: ListedSkill) -> dict[str, object]:
-    skill = item.skill
+def _record(item: ListedSkill, records: Mapping[str, SourceRecord]) -> SourceRecord | None:
+    """Return where an installed skill came from; another source's skill may have its name."""
+    is_own = item.skill.provenance.writable and item.state != "shadowed"
+    return records.get(item.skill.name) if is_own else None
+
+
+def _as_json(item: ListedSkill, records: Mapping[str, SourceRecord]) -> dict[str, object]:
+    skill, record = item.skill, _record(item, records)
     return {
         "name": skill.name,
         "description": skill.description,
@@ -69,6 +88,7 @@ def _as_json(item: ListedSkill) -> dict[str, object]:
         "size": skill.fingerprint.size if skill.fingerprint else None,
         "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
         "findings": item.scan.model_dump() if item.scan else None,
+        "installed_from": record.model_dump() if record else None,
     }
 
 

@@ -11,6 +11,7 @@ from apexbridge.catalog.snapshot import Snapshot, matches_text
 from apexbridge.cli.commands.signing import format_signature
 from apexbridge.cli.output import Output, sanitize
 from apexbridge.lifecycle.signature_check import SignatureCheck
+from apexbridge.lifecycle.source_records import SourceRecord
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Skill
@@ -170,7 +171,7 @@ def show(out: Output, *, name: str, body: bool, why: bool) -> None:
     fields = skill.manifest.model_dump(by_alias=True, exclude_defaults=True)
 
     def render() -> None:
-        _print_heading(out, skill)
+        _print_heading(out, skill, found.record)
         for key, value in fields.items():
             if key not in {"name", "description"}:
                 out.line(f"  {sanitize(key)}: {sanitize(value)}")
@@ -188,6 +189,7 @@ def show(out: Output, *, name: str, body: bool, why: bool) -> None:
 
     data = {
         **_as_json(skill),
+        "installed_from": found.record.model_dump() if found.record else None,
         "manifest": fields,
         "files": [{"path": e.path, "bytes": e.size, "executable": e.executable} for e in files],
         "problems": [out.problem_to_json(problem) for problem in found.problems],
@@ -230,7 +232,7 @@ def _list_files(skill: Skill) -> Iterator[tree.TreeEntry]:
             yield from (entry for entry in found if entry.kind != "folder")
 
 
-def _print_heading(out: Output, skill: Skill) -> None:
+def _print_heading(out: Output, skill: Skill, record: SourceRecord | None) -> None:
     out.line(f"{sanitize(skill.name)}")
     out.line(f"  {sanitize(skill.description)}")
     facts = {"field_origin": skill.provenance.origin, "field_folder": skill.root or "-"}
@@ -242,6 +244,11 @@ def _print_heading(out: Output, skill: Skill) -> None:
         facts["field_files"] = str(skill.fingerprint.files)
         facts["field_size"] = out.text("bytes", count=skill.fingerprint.size)
         facts["field_sha256"] = skill.fingerprint.sha256
+    if record is not None:
+        at = f"@{record.ref}" if record.ref else ""
+        revision = f" ({record.revision})" if record.revision else ""
+        path = f" {record.path}" if record.path else ""
+        facts["field_source"] = f"{record.source}{at}{path}{revision}"
     for key, value in facts.items():
         out.line(f"  {out.text(key)}: {sanitize(value)}")
 
@@ -255,6 +262,8 @@ class SkillDetails:
     problems: tuple[Problem, ...]
     rivals: tuple[Skill, ...]
     signature: SignatureCheck
+    record: SourceRecord | None
+    """Where it was installed from, if that is known."""
 
 
 async def _load_details(out: Output, name: str, body: bool) -> SkillDetails:
@@ -263,12 +272,15 @@ async def _load_details(out: Output, name: str, body: bool) -> SkillDetails:
         text = (await runtime.catalog.content(skill)).body if body else None
         folded = skill.name.casefold()
         hidden = runtime.catalog.snapshot.shadowed
+        is_own = skill.provenance.writable
+        record = runtime.manager.sources.get(skill.name) if is_own else None
         return SkillDetails(
             skill=skill,
             body=text,
             problems=tuple(p for p in runtime.problems_of(skill) if _is_about(p, skill)),
             rivals=tuple(other for other in hidden if other.name.casefold() == folded),
             signature=runtime.manager.signature_of(skill),
+            record=record,
         )
 
 

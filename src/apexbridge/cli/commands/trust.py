@@ -128,6 +128,9 @@ def _print_capabilities(out: Output, skill: Skill, commands: Sequence[str]) -> N
         "trust_commands": "; ".join(commands),
         "trust_fork": manifest.agent or "general-purpose" if manifest.context == "fork" else "",
         "trust_scripts": ", ".join(scripts),
+        "trust_secrets": ", ".join(
+            f"{s.name} ({' '.join(s.hosts) or '?'})" for s in manifest.secrets
+        ),
     }
     for key, value in powers.items():
         if value:

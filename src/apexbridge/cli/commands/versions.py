@@ -1,61 +1,14 @@
-"""`update`, `versions`, `rollback`, `pin` and `diff`."""
+"""`versions`, `rollback`, `pin` and `diff`."""
 
-import tempfile
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
 
-import anyio.to_thread
-
-from apexbridge.cli.commands.install import print_change, print_inspection
+from apexbridge.cli.commands.install import print_change
 from apexbridge.cli.output import Output, sanitize
 from apexbridge.cli.runtime_call import with_runtime
-from apexbridge.errors import PermissionDeniedError, StorageError
 from apexbridge.lifecycle.transactions import InstallResult
-from apexbridge.lifecycle.unpack_and_validate import inspect_skill, stage_skill
-from apexbridge.lifecycle.version_store import FileChange, Version, VersionDiff, diff_folders
-from apexbridge.lifecycle.zip.archive import ArchiveLimits
+from apexbridge.lifecycle.version_store import FileChange, Version, VersionDiff
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.policies import archive_limits, signature_policy
-
-
-def update(
-    out: Output, *, path: Path, allow_downgrade: bool, allow_findings: bool, yes: bool
-) -> None:
-    """Print the new version and its diff, ask for confirmation, and update."""
-    if not path.exists():
-        raise StorageError(code="path_missing", path=path)
-    limits = archive_limits(out.config.settings.install)
-    policy = signature_policy(out.config.settings.install)
-    inspection = inspect_skill(path, renames=True, limits=limits, signatures=policy)
-    print_inspection(out, inspection)
-
-    async def change(runtime: Runtime) -> InstallResult:
-        name = inspection.skill.name
-        now, *_ = await runtime.manager.versions.list(name)
-        difference = await anyio.to_thread.run_sync(
-            partial(_difference, path, runtime.store.folder(name), limits)
-        )
-        # A pinned skill is refused below, so no diff is shown for it.
-        if now.sha256 != inspection.sha256 and not now.is_pinned:
-            _print_diff(out, difference)
-            if not yes and not out.confirm("update_ask", name=name):
-                raise PermissionDeniedError(code="not_agreed")
-        return await runtime.manager.update(
-            path,
-            expected_sha256=now.sha256,
-            allows_older=allow_downgrade,
-            blocks_at=None if allow_findings else "policy",
-        )
-
-    done = with_runtime(out, change)
-    print_change(out, done, "updated" if done.has_changed else "update_unchanged")
-
-
-def _difference(path: Path, now: Path, limits: ArchiveLimits) -> VersionDiff:
-    with tempfile.TemporaryDirectory(prefix="apexbridge-") as place:
-        return diff_folders(now, stage_skill(path, Path(place), renames=True, limits=limits).root)
 
 
 def versions(out: Output, *, name: str) -> None:
@@ -99,14 +52,15 @@ def diff(out: Output, *, name: str, old: str, new: str) -> None:
     """Print the diff between two versions."""
     found = with_runtime(out, lambda runtime: runtime.manager.versions.diff(name, old, new))
     data = {"changes": [asdict(change) for change in found.changes]}
-    out.finish(data, lambda: _print_diff(out, found))
+    out.finish(data, lambda: print_diff(out, found))
 
 
 def _version_label(version: Version) -> str:
     return " ".join(filter(None, (version.declared, f"({version.sha256[:12]})")))
 
 
-def _print_diff(out: Output, difference: VersionDiff) -> None:
+def print_diff(out: Output, difference: VersionDiff) -> None:
+    """Print the changed files and lines between two versions."""
     if not difference.changes:
         out.line(out.text("diff_none"))
     for change in difference.changes:

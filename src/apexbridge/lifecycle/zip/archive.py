@@ -115,6 +115,13 @@ class ExtractedFiles:
         except OSError as error:
             raise StorageError(error.strerror or str(error), path=path) from error
 
+    def new_link(self, path: Path, target: str) -> None:
+        """Create a symlink whose target the caller has checked."""
+        for parent in reversed(path.relative_to(self._into).parents[:-1]):
+            self._make_folder(self._into / parent)
+        path.symlink_to(target)
+        self._files.append(path)
+
     def _make_folder(self, path: Path) -> None:
         if path not in self._folders:
             path.mkdir(stat.S_IRWXU)

@@ -189,18 +189,34 @@ def check_collisions(paths: Iterable[EntryPath]) -> None:
     Raises:
         ArchiveError: On the first collision.
     """
+    for collision in find_collisions(paths):
+        raise collision.error
+
+
+class Collision(NamedTuple):
+    """A path that is the same file as an earlier one, at least on some file system."""
+
+    path: EntryPath
+    error: ArchiveError
+    is_exact: bool
+    """True if every file system takes both for the same."""
+
+
+def find_collisions(paths: Iterable[EntryPath]) -> Iterator[Collision]:
+    """Yield the paths that collide with an earlier one, each once."""
     seen = dict[tuple[str, ...], EntryPath]()
     for path in paths:
         for key, step in _ancestors(path):
             other = seen.setdefault(key, step)
             if other is step or (other == step and step.is_folder):
                 continue
-            name, rival = ("/".join(each.parts) for each in (step, other))
+            name, rival = (printable_name("/".join(each.parts)) for each in (step, other))
             if other == step:
-                raise ArchiveUnsafeError(code="zip_duplicate_entry", name=printable_name(name))
-            raise ArchiveUnsafeError(
-                code="zip_name_collision", name=printable_name(name), other=printable_name(rival)
-            )
+                error = ArchiveUnsafeError(code="zip_duplicate_entry", name=name)
+            else:
+                error = ArchiveUnsafeError(code="zip_name_collision", name=name, other=rival)
+            yield Collision(path, error, is_exact=other.parts == step.parts)
+            break
 
 
 def _ancestors(path: EntryPath) -> Iterator[tuple[tuple[str, ...], EntryPath]]:

@@ -2,7 +2,7 @@
 
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr
 
 from apexbridge.permissions.engine import Answer
 from apexbridge.server.routing import former_name
@@ -328,3 +328,41 @@ class AuditPage(_List[AuditRecordSchema]):
     broken_at: int | None
     """First line at which the hash chain breaks."""
     holds = former_name("intact", bool)
+
+
+class SecretGrantSchema(_Response):
+    """Grant of a secret to one content of a skill, for some hosts."""
+
+    skill: str
+    sha256: str
+    hosts: list[str]
+    places: list[str]
+    """Parts of a request in which the value may be sent."""
+
+
+class SecretSchema(_Response):
+    """A secret without its value."""
+
+    name: str
+    is_set: bool
+    """Whether a value is stored."""
+    grants: list[SecretGrantSchema]
+
+
+class SecretList(_List[SecretSchema]):
+    """Secrets, by name."""
+
+
+class SecretInput(BaseModel):
+    """A value to store; it is in no response."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: SecretStr
+
+
+class SecretResult(_Response):
+    """Confirmation of a change."""
+
+    name: str
+    is_set: bool

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from apexbridge.errors import RequestError, SkillVersionError
 from apexbridge.lifecycle.skill_list import MAX_PAGE
+from apexbridge.lifecycle.source_records import InstallOrigin
 from apexbridge.lifecycle.transactions import sha256_of
 from apexbridge.lifecycle.version_store import Version, modified_at
 from apexbridge.lifecycle.versions import StoredVersion
@@ -192,7 +193,7 @@ async def create_version(ctx: RequestContext) -> Response:
                 only=skill.name,
                 expected_sha256=if_match_sha256(ctx, skill),
                 allows_older=True,
-                signature=upload.fields.get("signature", ""),
+                origin=InstallOrigin(signature=upload.fields.get("signature", "")),
             )
             sha256, change = sha256_of(done.skill), present_result(done, language)
         else:

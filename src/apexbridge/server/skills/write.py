@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from apexbridge.errors import RequestError
 from apexbridge.lifecycle.index_updates import read_skill_md
+from apexbridge.lifecycle.source_records import InstallOrigin
 from apexbridge.lifecycle.transactions import check_unchanged
 from apexbridge.lifecycle.unpack_and_validate import Inspection
 from apexbridge.runtime.description_preview import preview_description
@@ -93,9 +94,8 @@ async def create(ctx: RequestContext) -> Response:
     """Install a skill; a refused one leaves nothing behind."""
     query = ctx.query(CreateQuery)
     async with receive_upload(ctx) as upload:
-        done = await ctx.runtime.manager.install(
-            upload.path, renames=query.rename, signature=upload.fields.get("signature", "")
-        )
+        origin = InstallOrigin(signature=upload.fields.get("signature", ""))
+        done = await ctx.runtime.manager.install(upload.path, renames=query.rename, origin=origin)
     shown = await present_skill(ctx.runtime, done.skill)
     change = present_result(done, request_language(ctx))
     created = NewSkillSchema(**dict(shown), change=change)

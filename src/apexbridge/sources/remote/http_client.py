@@ -6,14 +6,14 @@ into a private network, whatever the operator allows.
 """
 
 import errno
+import hashlib
 import ipaddress
 import os
-import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
 from urllib.parse import urljoin
 
 import aiohttp
@@ -21,6 +21,13 @@ import anyio
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from apexbridge.errors import SourceError
+from apexbridge.paths import storage_errors
+from apexbridge.sources.remote.content_types import (
+    SNIFF_BYTES,
+    ExpectedType,
+    body_problem,
+    type_problem,
+)
 from apexbridge.ssrf import (
     CheckedUrl,
     IPAddress,
@@ -33,29 +40,13 @@ from apexbridge.ssrf import (
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolve host and port to IP addresses."""
-ExpectedType = Literal["text", "json", "zip", "archive", "file", "any"]
-"""`file` is anything but an HTML page, which may be a login; `any` is for verified digests."""
+Write = Callable[[bytes], Awaitable[object]]
+"""Receives a body piece by piece."""
 
 _MAX_REDIRECTS = 5
 _OK = 200
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _LOGIN = frozenset({401, 403, 407, 511})
-_GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream"})
-_CONTENT_TYPES: dict[ExpectedType, re.Pattern[str]] = {
-    "text": re.compile(r"text/(?!html$).+|application/(markdown|x-markdown|yaml|x-yaml)"),
-    "json": re.compile(r"application/(.+\+)?json|text/(plain|json)"),
-    "zip": re.compile(r"application/(zip|x-zip|x-zip-compressed)"),
-    "archive": re.compile(
-        r"application/(zip|x-zip|x-zip-compressed|gzip|x-gzip|x-tar|x-gtar|x-compressed-tar)"
-    ),
-    "file": re.compile(r".+"),
-    "any": re.compile(r".+"),
-}
-_HTML_START = re.compile(
-    rb"(\xef\xbb\xbf)?\s*(<!--.*?-->\s*)*<(!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL
-)
-_HTML_PAGE = "it is an HTML page, perhaps a login"
-_SNIFF_BYTES = 1024
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "apexbridge"}
 
 
@@ -125,11 +116,6 @@ class Fetched:
     """True if every hop was on an allowed private network."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Redirect:
-    to: str
-
-
 async def fetch(
     url: str,
     limits: FetchLimits,
@@ -161,17 +147,50 @@ async def retrieve(
         raise _unreachable(url, f"no response within {limits.seconds:g} s") from None
 
 
+async def download(
+    url: str,
+    into: Path,
+    limits: FetchLimits,
+    *,
+    expected: ExpectedType = "archive",
+    transport: Transport = DEFAULT_TRANSPORT,
+) -> str:
+    """Download to a new file without holding it in memory, and return its SHA-256.
+
+    Raises what `fetch` raises; on an error the file may be there, incomplete.
+    """
+    digest = hashlib.sha256()
+    with storage_errors(into):
+        async with await anyio.open_file(into, "xb") as file:
+
+            async def write(chunk: bytes) -> None:
+                digest.update(chunk)
+                await file.write(chunk)
+
+            try:
+                with anyio.fail_after(limits.seconds):
+                    await _follow(url, limits, expected, transport, write)
+            except TimeoutError:
+                raise _unreachable(url, f"no response within {limits.seconds:g} s") from None
+    return digest.hexdigest()
+
+
 async def _follow(
-    url: str, limits: FetchLimits, expected: ExpectedType, transport: Transport
+    url: str,
+    limits: FetchLimits,
+    expected: ExpectedType,
+    transport: Transport,
+    write: Write | None = None,
 ) -> Fetched:
+    """Follow redirects to the end; the body goes to `write`, or into the result."""
     target, seen = check_url(url), set[str]()
     for _ in range(_MAX_REDIRECTS + 1):
-        addresses, is_private = await _resolve_and_check(target, limits, transport)
-        answer = await _request(target, addresses, limits, expected, transport)
-        if isinstance(answer, bytes):
-            return Fetched(data=answer, url=target.url, is_private=is_private)
+        addresses, is_private = await resolve_and_check(target, limits, transport)
+        body, to = await _request(target, addresses, limits, expected, transport, write)
+        if not to:
+            return Fetched(data=body, url=target.url, is_private=is_private)
         seen.add(target.url)
-        next_target = _redirect_target(target, answer.to)
+        next_target = _redirect_target(target, to)
         if target.scheme == "https" and next_target.scheme == "http":
             detail = f"{display_url(target.url)} redirects from https to http"
             raise url_refused(next_target.url, detail)
@@ -189,9 +208,10 @@ def _redirect_target(target: CheckedUrl, written: str) -> CheckedUrl:
         raise url_refused(written, detail) from None
 
 
-async def _resolve_and_check(
+async def resolve_and_check(
     target: CheckedUrl, limits: FetchLimits, transport: Transport
 ) -> tuple[tuple[IPAddress, ...], bool]:
+    """Resolve a host and check its addresses; return them and whether all are allowed private."""
     if target.address is not None:
         return check_addresses(target, (target.host,), limits.allow_networks)
     try:
@@ -207,20 +227,22 @@ async def _request(
     limits: FetchLimits,
     expected: ExpectedType,
     transport: Transport,
-) -> bytes | _Redirect:
+    write: Write | None,
+) -> tuple[bytes, str]:
+    """Return the body, or the URL of a redirect as it was written."""
     async with _session(addresses, transport) as session:
         try:
             async with session.get(target.url, allow_redirects=False) as response:
                 location = response.headers.get("Location")
-                if response.status in _REDIRECTS and location is not None:
-                    return _Redirect(to=location)
+                if response.status in _REDIRECTS and location:
+                    return b"", location
                 _check_head(target, response, limits, expected)
-                body = await _read_body(target, response, limits)
+                body = await _read_body(target, response, limits, write)
         except aiohttp.ClientError as error:
             raise _unreachable(target.url, _error_reason(error)) from None
-    if expected != "any" and _HTML_START.match(body[:_SNIFF_BYTES]):
-        raise _unusable(target.url, _HTML_PAGE)
-    return body
+    if detail := body_problem(body, expected):
+        raise _unusable(target.url, detail)
+    return body, ""
 
 
 async def post(
@@ -236,7 +258,7 @@ async def post(
     target = check_url(url)
     try:
         with anyio.fail_after(limits.seconds):
-            addresses, _ = await _resolve_and_check(target, limits, transport)
+            addresses, _ = await resolve_and_check(target, limits, transport)
             headers = {"Content-Type": "application/json"}
             async with (
                 _session(addresses, transport) as session,
@@ -327,22 +349,29 @@ def _check_head(
     if encoding not in {"", "identity"}:
         raise _unusable(target.url, "it is compressed, which was not requested")
     written = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if expected != "any" and written in {"text/html", "application/xhtml+xml"}:
-        raise _unusable(target.url, _HTML_PAGE)
-    if written not in _GENERIC_TYPES and not _CONTENT_TYPES[expected].fullmatch(written):
-        raise _unusable(target.url, f"it is {display_url(written)}, not {expected}")
+    if detail := type_problem(written, expected):
+        raise _unusable(target.url, detail)
     if (response.content_length or 0) > limits.max_bytes:
-        raise _too_large(target, limits)
+        raise _unusable(target.url, f"it has more than {limits.max_bytes} bytes")
 
 
 async def _read_body(
-    target: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
+    target: CheckedUrl,
+    response: aiohttp.ClientResponse,
+    limits: FetchLimits,
+    write: Write | None = None,
 ) -> bytes:
-    body = bytearray()
+    """Read the body; with `write` only its start is kept in memory."""
+    body, size = bytearray(), 0
     while chunk := await response.content.readany():
-        body += chunk
-        if len(body) > limits.max_bytes:
-            raise _too_large(target, limits)
+        size += len(chunk)
+        if size > limits.max_bytes:
+            raise _unusable(target.url, f"it has more than {limits.max_bytes} bytes")
+        if write is None:
+            body += chunk
+        else:
+            body += chunk[: max(0, SNIFF_BYTES - len(body))]
+            await write(chunk)
     return bytes(body)
 
 
@@ -367,7 +396,3 @@ def _unreachable(url: str, detail: str, **details: object) -> SourceError:
 
 def _unusable(url: str, detail: str) -> SourceError:
     return SourceError(detail, code="remote_unusable", url=display_url(url))
-
-
-def _too_large(target: CheckedUrl, limits: FetchLimits) -> SourceError:
-    return _unusable(target.url, f"it has more than {limits.max_bytes} bytes")

@@ -1,0 +1,113 @@
+"""Placeholders and redaction: no split of a stream and no usual encoding lets a value through."""
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apexbridge.sandbox.placeholders import PLACEHOLDER, RunSecret, create_placeholder
+from apexbridge.sandbox.redaction import Redactor, StreamRedactor
+
+VALUE = 'sk-a+b/c"d e=0123456789'
+
+
+def _redactor(value: str = VALUE) -> Redactor:
+    placeholder = create_placeholder()
+    return Redactor([RunSecret(name="A", placeholder=placeholder, value=value, hosts=())])
+
+
+def test_placeholders_are_random_and_have_the_wanted_beginning() -> None:
+    one, other = create_placeholder("sk-"), create_placeholder("sk-")
+    assert one != other
+    assert one.startswith("sk-apexbridge-secret-")
+    assert PLACEHOLDER.search(one.encode())
+
+
+def test_a_secret_shows_no_value() -> None:
+    secret = RunSecret(name="A", placeholder="p", value=VALUE, hosts=())
+    assert VALUE not in repr(secret) + str(secret)
+
+
+@given(
+    st.binary(max_size=40),
+    st.binary(max_size=40),
+    st.lists(st.integers(0, 120), max_size=8),
+    st.sampled_from(["raw", "base64", "hex", "percent", "json"]),
+)
+def test_no_split_of_a_stream_lets_a_value_through(
+    before: bytes, after: bytes, cuts: list[int], how: str
+) -> None:
+    coded = {
+        "raw": VALUE.encode(),
+        "base64": base64.b64encode(before + VALUE.encode() + after),
+        "hex": VALUE.encode().hex().encode(),
+        "percent": quote(VALUE, safe="").encode(),
+        "json": json.dumps(VALUE)[1:-1].encode(),
+    }[how]
+    data = before + coded + after
+    redactor = _redactor()
+    stream, pieces, start = StreamRedactor(redactor), list[bytes](), 0
+    for cut in [*sorted(cuts), len(data)]:
+        pieces.append(stream.feed(data[start:cut]))
+        start = max(start, cut)
+    seen = b"".join([*pieces, stream.finish()])
+    assert coded not in seen
+    assert b"apexbridge-secret-" in seen
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=6))
+def test_what_holds_no_value_is_not_changed(data: bytes, cuts: list[int]) -> None:
+    stream, pieces, start = StreamRedactor(_redactor()), list[bytes](), 0
+    for cut in [*sorted(cuts), len(data)]:
+        pieces.append(stream.feed(data[start:cut]))
+        start = max(start, cut)
+    assert b"".join([*pieces, stream.finish()]) == data
+
+
+@pytest.mark.parametrize(
+    "form",
+    [VALUE.encode("utf-16-le"), VALUE.encode("utf-16-be"), VALUE[::-1].encode(),
+     quote_plus(VALUE).encode(), quote(VALUE, safe="").lower().encode(),
+     VALUE.encode().hex().upper().encode(), base64.urlsafe_b64encode(VALUE.encode()),
+     base64.b32encode(VALUE.encode())],
+)  # fmt: skip
+def test_the_usual_encodings_are_recognized(form: bytes) -> None:
+    assert form not in _redactor().redact(b"<" + form + b">")
+
+
+@given(
+    st.integers(0, len(VALUE)),
+    st.integers(0, len(VALUE)),
+    st.lists(st.integers(0, 60), max_size=8),
+    st.sampled_from(["", "s", "9", "sk-", VALUE[3:9]]),
+)
+def test_long_parts_are_redacted_however_the_stream_is_split(
+    start: int, length: int, cuts: list[int], after: str
+) -> None:
+    part = VALUE[start : start + length]
+    data = f"<{part}{after}>".encode()
+    stream, pieces, done = StreamRedactor(_redactor(), parts=True), list[bytes](), 0
+    for cut in [*sorted(cuts), len(data)]:
+        pieces.append(stream.feed(data[done:cut]))
+        done = max(done, cut)
+    seen = b"".join([*pieces, stream.finish()])
+    if len(part) >= 14:
+        assert not any(VALUE[at : at + 8].encode() in seen for at in range(len(VALUE) - 8))
+    elif len(part) < 4:
+        assert seen == data
+
+
+def test_names_of_files_are_redacted_too() -> None:
+    files = _redactor().redact_all({f"a-{VALUE}.txt": VALUE.encode(), "b\udcff": b"x"})
+    assert VALUE not in "".join(files)
+    assert files["b\udcff"] == b"x"
+
+
+def test_a_stream_is_not_held_back_without_need() -> None:
+    stream = StreamRedactor(_redactor())
+    assert stream.feed(b"data: 1\n\n") == b"data: 1\n\n"
+    assert stream.feed(b"data: " + VALUE[:5].encode()) == b"data: "
+    assert stream.feed(b"!") == VALUE[:5].encode() + b"!"
