@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from apexbridge.cli.commands.deps import print_needs
 from apexbridge.cli.commands.lock import lock_choice, write_lock
 from apexbridge.cli.commands.scan import print_findings
 from apexbridge.cli.commands.signing import format_signature
