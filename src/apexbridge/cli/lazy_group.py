@@ -31,7 +31,6 @@ SKILL_COMMANDS: dict[str, str] = {
     "scan": "Scan skills for prompt injection, exfiltration and malicious code. "
     "Nothing is executed.",
     "edit-description": "Change the description of an installed skill, and no other byte.",
-    "deps": "Show, lock, build and remove the packages that skills need.",
     "audit": "Show and verify the audit log of all changes.",
     "update": "Update installed skills after showing the diff; the old versions are kept.",
     "versions": "List the versions of an installed skill.",
@@ -47,6 +46,7 @@ SERVICE_COMMANDS: dict[str, str] = {
     "runs": "List the latest script runs, or show one with the end of its output.",
     "mcp": "Serve skills to an MCP client over stdio.",
     "serve": "Serve chat, skills, MCP and the console over HTTP.",
+    "deps": "Show, lock, build and remove the packages that skills need.",
     "keys": "Create, list and revoke API keys of the server.",
     "signing": "Sign skills, and verify their signatures (minisign, Ed25519).",
     "find": "Search skills by meaning and keywords, in English or Chinese.",

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from apexbridge.cli.handlers import add_group, handled_in
-from apexbridge.cli.options import AddDir, Name, Yes
+from apexbridge.cli.options import AddDir, DryRun, Name, Yes
 
 app = typer.Typer()
 
@@ -67,6 +67,42 @@ def serve(
     add_dir: AddDir = None,
 ) -> None:
     """Serve chat, skills, MCP and the console over HTTP."""
+
+
+deps_app = add_group(app, "deps", "Show, lock, build and remove the packages that skills need.")
+
+
+@deps_app.command("show")
+@handled_in("deps")
+def deps_show(
+    name: Annotated[str, typer.Argument(help="The skill's name [list all environments].")] = "",
+) -> None:
+    """Show the packages that a skill needs, where it says so, and whether they are there."""
+
+
+@deps_app.command("lock")
+@handled_in("deps")
+def deps_lock(
+    name: Name,
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="Resolve to newer versions.")] = False,
+) -> None:
+    """Resolve the packages of a skill to exact versions with hashes, and print them."""
+
+
+@deps_app.command("build")
+@handled_in("deps")
+def deps_build(
+    name: Name,
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="Resolve to newer versions.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Build the packages of a skill, after showing them, in a sandbox of their own."""
+
+
+@deps_app.command("gc")
+@handled_in("deps")
+def deps_gc(dry_run: DryRun = False) -> None:
+    """Remove environments that no skill uses, or that were changed after they were built."""
 
 
 keys_app = add_group(app, "keys", "Create, list and revoke API keys of the server.")

@@ -355,44 +355,6 @@ def diff(
     """Show the diff between two versions of a skill."""
 
 
-deps_app = add_group(app, "deps", "Show, lock, build and remove the packages that skills need.")
-
-SkillName = Annotated[str, typer.Argument(help="The skill's name.")]
-
-
-@deps_app.command("show")
-@handled_in("deps")
-def deps_show(
-    name: Annotated[str, typer.Argument(help="The skill's name [list all environments].")] = "",
-) -> None:
-    """Show the packages that a skill needs, where it says so, and whether they are there."""
-
-
-@deps_app.command("lock")
-@handled_in("deps")
-def deps_lock(
-    name: SkillName,
-    upgrade: Annotated[bool, typer.Option("--upgrade", help="Resolve to newer versions.")] = False,
-) -> None:
-    """Resolve the packages of a skill to exact versions with hashes, and print them."""
-
-
-@deps_app.command("build")
-@handled_in("deps")
-def deps_build(
-    name: SkillName,
-    upgrade: Annotated[bool, typer.Option("--upgrade", help="Resolve to newer versions.")] = False,
-    yes: Yes = False,
-) -> None:
-    """Build the packages of a skill, after showing them, in a sandbox of their own."""
-
-
-@deps_app.command("gc")
-@handled_in("deps")
-def deps_gc(dry_run: DryRun = False) -> None:
-    """Remove environments that no skill uses, or that were changed after they were built."""
-
-
 audit_app = add_group(app, "audit", "Show and verify the audit log of all changes.")
 
 

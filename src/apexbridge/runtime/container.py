@@ -1,17 +1,14 @@
 """Composition root: `Runtime` builds every service of one project, and closes them in order."""
 
 import logging
-import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
     aclosing,
     asynccontextmanager,
-    contextmanager,
-    suppress,
 )
 from functools import partial
 from pathlib import Path
@@ -31,12 +28,11 @@ from apexbridge.catalog.usage import UsageCache, UsageStore
 from apexbridge.errors import StorageError
 from apexbridge.events import Event, EventBus, EventSink
 from apexbridge.extensions import Extensions
-from apexbridge.file_lock import try_file_lock
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
-from apexbridge.paths import storage_errors
 from apexbridge.permissions.engine import Approver
 from apexbridge.retrieval.results import SearchResults
+from apexbridge.runtime.data_dir_lock import data_dir_lock, ensure_skills_dir
 from apexbridge.runtime.dependency_service import DependencyService
 from apexbridge.runtime.index_service import IndexService
 from apexbridge.runtime.script_runner import ScriptRunner
@@ -57,8 +53,6 @@ if TYPE_CHECKING:  # imported when first used: most commands need neither
     from apexbridge.secrets.store import SecretStore
 
 log = logging.getLogger(__name__)
-
-LOCK_FILE = "instance.lock"
 
 
 class Runtime:
@@ -372,39 +366,3 @@ def catalog_rules(
         nested=factory.create_nested,
         disabled=states.disabled,
     )
-
-
-@contextmanager
-def data_dir_lock(data: Path) -> Generator[None]:
-    """Hold the advisory lock (flock) of a data directory: one server process at a time.
-
-    One-shot commands take no lock: each of their changes is atomic. Two servers would each answer
-    from a catalog that misses the changes of the other.
-
-    Raises:
-        StorageError: `data_in_use` with the process id of the holder.
-    """
-    path = data / LOCK_FILE
-    with try_file_lock(path) as descriptor:
-        if descriptor is None:
-            raise StorageError(code="data_in_use", path=data, process=_lock_holder(path))
-        with storage_errors(path):
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
-        yield
-
-
-def _lock_holder(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii") or "?"
-    except (OSError, UnicodeDecodeError):
-        return "?"
-
-
-def ensure_skills_dir(skills: Path) -> None:
-    """Create the directory of installed skills, if the disk allows.
-
-    The file watcher watches the parent of a missing one, and a server writes there all the time.
-    """
-    with suppress(OSError):
-        skills.mkdir(exist_ok=True, mode=0o700)

@@ -1,0 +1,48 @@
+"""Lock of the data directory: one server at a time."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from apexbridge.errors import StorageError
+from apexbridge.file_lock import try_file_lock
+from apexbridge.paths import storage_errors
+
+LOCK_FILE = "instance.lock"
+
+
+@contextmanager
+def data_dir_lock(data: Path) -> Generator[None]:
+    """Hold the advisory lock (flock) of a data directory: one server process at a time.
+
+    One-shot commands take no lock: each of their changes is atomic. Two servers would each answer
+    from a catalog that misses the changes of the other.
+
+    Raises:
+        StorageError: `data_in_use` with the process id of the holder.
+    """
+    path = data / LOCK_FILE
+    with try_file_lock(path) as descriptor:
+        if descriptor is None:
+            raise StorageError(code="data_in_use", path=data, process=_lock_holder(path))
+        with storage_errors(path):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        yield
+
+
+def _lock_holder(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii") or "?"
+    except (OSError, UnicodeDecodeError):
+        return "?"
+
+
+def ensure_skills_dir(skills: Path) -> None:
+    """Create the directory of installed skills, if the disk allows.
+
+    The file watcher watches the parent of a missing one, and a server writes there all the time.
+    """
+    with suppress(OSError):
+        skills.mkdir(exist_ok=True, mode=0o700)
