@@ -99,8 +99,8 @@ async def _minisign(folder: Path, *arguments: str, typed: bytes = b"") -> int:
 async def test_minisign_verifies_our_signatures(key: SecretKey, tmp_path: Path) -> None:
     file = tmp_path / "garden.zip"
     file.write_bytes(DATA)
-    file.with_name(file.name + SUFFIX).write_text(key.sign(DATA, "garden 1.0"))
-    (tmp_path / "our.pub").write_text(key.public.file())
+    file.with_name(file.name + SUFFIX).write_text(key.sign(DATA, "garden 1.0"), encoding="utf-8")
+    (tmp_path / "our.pub").write_text(key.public.file(), encoding="utf-8")
     verify = ("-V", "-m", "garden.zip")
     assert await _minisign(tmp_path, *verify, "-p", "our.pub") == 0
     assert await _minisign(tmp_path, *verify, "-P", key.public.text) == 0
@@ -115,20 +115,22 @@ async def test_signatures_of_minisign_are_verified(tmp_path: Path, style: str) -
     assert await _minisign(tmp_path, "-G", "-W", "-p", "its.pub", "-s", "its.key") == 0
     sign = ("-S", style, "-s", "its.key", "-m", "garden.zip", "-t", "garden \u56ed 1.0")
     assert await _minisign(tmp_path, *sign) == 0
-    public = PublicKey.parse((tmp_path / "its.pub").read_text())
-    signature = parse_signature((tmp_path / "garden.zip.minisig").read_text())
+    public = PublicKey.parse((tmp_path / "its.pub").read_text(encoding="utf-8"))
+    signature = parse_signature((tmp_path / "garden.zip.minisig").read_text(encoding="utf-8"))
     assert signature.verify(DATA, public)
     assert signature.comment == "garden \u56ed 1.0"
     assert not signature.verify(DATA + b"x", public)
-    assert public.name in (tmp_path / "its.pub").read_text()  # we print ids as it does
+    assert public.name in (tmp_path / "its.pub").read_text(encoding="utf-8")
 
 
 @pytest.mark.needs("minisign")
 async def test_secret_keys_are_those_of_minisign(key: SecretKey, tmp_path: Path) -> None:
     assert await _minisign(tmp_path, "-G", "-W", "-p", "its.pub", "-s", "its.key") == 0
-    its = SecretKey.parse((tmp_path / "its.key").read_text())
-    assert its.public == PublicKey.parse((tmp_path / "its.pub").read_text())
-    (tmp_path / "our.key").write_text(key.file())
+    its = SecretKey.parse((tmp_path / "its.key").read_text(encoding="utf-8"))
+    assert its.public == PublicKey.parse((tmp_path / "its.pub").read_text(encoding="utf-8"))
+    (tmp_path / "our.key").write_text(key.file(), encoding="utf-8")
     (tmp_path / "x").write_bytes(DATA)
     assert await _minisign(tmp_path, "-S", "-W", "-s", "our.key", "-m", "x") == 0
-    assert parse_signature((tmp_path / "x.minisig").read_text()).verify(DATA, key.public)
+    assert parse_signature((tmp_path / "x.minisig").read_text(encoding="utf-8")).verify(
+        DATA, key.public
+    )

@@ -190,7 +190,7 @@ def _prehash(data: bytes) -> bytes:
 
 
 def _id_name(key_id: bytes) -> str:
-    return key_id[::-1].hex().upper()
+    return f"{int.from_bytes(key_id, 'little'):X}"
 
 
 def _encode(data: bytes) -> str:

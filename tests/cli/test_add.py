@@ -93,7 +93,7 @@ def test_the_lock_file_brings_the_same_skills_to_another_machine(
     address = upstream.bare.as_uri()
     done = inside("add", address, "--all", "--yes", "--lock", "apexbridge.lock")
     assert done.code == 0
-    locked = (project / "apexbridge.lock").read_text()
+    locked = (project / "apexbridge.lock").read_text(encoding="utf-8")
     assert locked.count(first) == 2
     assert inside("sync", "--frozen").code == 0
     upstream.commit({"skills/pdf/SKILL.md": NEW})
@@ -110,7 +110,7 @@ def test_the_lock_file_brings_the_same_skills_to_another_machine(
     shown = inside("show", "pdf", "--json", **elsewhere).data
     assert shown["description"] == "Reads PDF."  # the locked state, not the newest
     assert shown["installed_from"]["revision"] == first
-    assert (project / "apexbridge.lock").read_text() == locked
+    assert (project / "apexbridge.lock").read_text(encoding="utf-8") == locked
 
 
 @needs_sandbox
@@ -129,10 +129,10 @@ def test_update_by_name_shows_the_diff_asks_and_changes_the_lock(
     changed = {skill["name"]: skill["changed"] for skill in every.data["skills"]}
     assert changed == {"csv": False, "pdf": True}
     assert inside("show", "pdf", "--json").data["description"] == "Reads every PDF."
-    assert (project / "apexbridge.lock").read_text().count(second) == 2
+    assert (project / "apexbridge.lock").read_text(encoding="utf-8").count(second) == 2
     assert inside("outdated").code == 0
     assert inside("rm", "pdf", "--yes").code == 0
-    assert 'name = "pdf"' not in (project / "apexbridge.lock").read_text()
+    assert 'name = "pdf"' not in (project / "apexbridge.lock").read_text(encoding="utf-8")
 
 
 def test_other_content_than_is_locked_is_refused_and_nothing_is_changed(
@@ -151,31 +151,33 @@ def test_an_entry_written_by_hand_is_completed_but_not_by_a_frozen_sync(
     inside: Run, folder: Path, project: Path
 ) -> None:
     lock = project / "apexbridge.lock"
-    lock.write_text(f'version = 1\n[[skill]]\nname = "pdf"\nsource = "{folder}"\n')
-    written = lock.read_text()
+    lock.write_text(
+        f'version = 1\n[[skill]]\nname = "pdf"\nsource = "{folder}"\n', encoding="utf-8"
+    )
+    written = lock.read_text(encoding="utf-8")
     frozen = inside("sync", "--frozen", "--yes", "--json")
     assert (frozen.code, frozen.error["code"]) == (4, "lock_incomplete")
-    assert lock.read_text() == written
+    assert lock.read_text(encoding="utf-8") == written
     assert inside("sync", "--yes").code == 0
-    assert "sha256" in lock.read_text()
+    assert "sha256" in lock.read_text(encoding="utf-8")
     assert inside("sync", "--frozen").code == 0
 
 
 def test_a_lock_file_is_written_in_a_project_only(inside: Run, folder: Path, project: Path) -> None:
     inside("add", str(folder), "--skill", "pdf", "--yes")
     assert not (project / "apexbridge.lock").exists()
-    (project / "apexbridge.toml").write_text("")
+    (project / "apexbridge.toml").write_text("", encoding="utf-8")
     inside("add", str(folder), "--skill", "csv", "--yes", "--no-lock")
     assert not (project / "apexbridge.lock").exists()
     inside("rm", "csv", "--yes")
     inside("add", str(folder), "--skill", "csv", "--yes")
-    assert 'name = "csv"' in (project / "apexbridge.lock").read_text()
+    assert 'name = "csv"' in (project / "apexbridge.lock").read_text(encoding="utf-8")
 
 
 def test_a_damaged_lock_file_stops_an_installation_before_it_begins(
     inside: Run, folder: Path, project: Path
 ) -> None:
-    (project / "apexbridge.lock").write_text("<<<<<<<")
+    (project / "apexbridge.lock").write_text("<<<<<<<", encoding="utf-8")
     refused = inside("add", str(folder), "--all", "--yes", "--json")
     assert (refused.code, refused.error["code"]) == (2, "lock_invalid")
     assert _names(inside) == []

@@ -110,7 +110,7 @@ def _start(
     return subprocess.run(
         [sys.executable, "-m", "apexbridge", "secrets", *words],
         input=stdin,
-        text=True,
+        encoding="utf-8",
         capture_output=True,
         cwd=cwd,
         env={"HOME": str(home), "PATH": "/usr/bin:/bin", **environment},

@@ -345,7 +345,7 @@ REFUSED: Mapping[str, tuple[str, int]] = {
     "own": ("skill_for_users_only", 4),
     "empty": ("skill_no_prompt", 5),
     "sleeper": ("skill_asleep", 7),
-    "forbidden": ("nobody_allowed", 8),
+    "forbidden": ("consent_missing", 8),
     "lost": ("agent_not_found", 10),
 }
 

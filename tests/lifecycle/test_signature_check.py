@@ -64,7 +64,7 @@ async def test_a_valid_signature_is_in_result_report_record_and_show(
         assert shown == done.signature
         assert (shown.status, shown.key, shown.comment) == ("valid", KEY.public.name, "garden 1.0")
         log = runtime.config.data / "audit.jsonl"
-        (record,) = [r for r in map(json.loads, log.read_text().splitlines())
+        (record,) = [r for r in map(json.loads, log.read_text(encoding="utf-8").splitlines())
                      if r["action"] == "install"]  # fmt: skip
         assert record["facts"]["signed_by"] == KEY.public.name
 

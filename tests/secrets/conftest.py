@@ -5,7 +5,6 @@ import socket
 from collections.abc import Generator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,7 +14,6 @@ from apexbridge.runtime import Runtime
 from apexbridge.runtime.secret_preparation import open_secret_store
 from apexbridge.sandbox import backends, tls_interception
 from apexbridge.sandbox.base import ExecutionResult
-from apexbridge.sandbox.egress_proxy import AllowListProxy
 from apexbridge.sandbox.run_certificates import RunCertificates
 from apexbridge.secrets.run_secrets import current_sha256
 from apexbridge.secrets.store import SecretGrant, SecretStore
@@ -168,8 +166,7 @@ def ground(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gener
     monkeypatch.setattr(RunCertificates, "bundle", bundle)
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     monkeypatch.setattr(tls_interception, "create_upstream_context", lambda: trusting)
-    lenient = partial(AllowListProxy, is_allowed=lambda _: True)
-    monkeypatch.setattr(backends, "AllowListProxy", lenient)
+    monkeypatch.setattr(backends, "is_public_or_in", lambda _: lambda _: True)
     project = tmp_path / "project"
     project.mkdir()
     with ExitStack() as stack:

@@ -99,7 +99,7 @@ def test_a_missing_or_damaged_key_is_an_error_and_is_not_replaced(
     for text, code in ((None, "secrets_key_missing"), ("zzz", "secrets_key_damaged")):
         key.unlink(missing_ok=True)
         if text is not None:
-            key.write_text(text)
+            key.write_text(text, encoding="utf-8")
         with pytest.raises(StorageError) as error:
             store.set("B", VALUE)
         assert error.value.code == code

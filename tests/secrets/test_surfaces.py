@@ -167,5 +167,7 @@ def test_a_run_without_secrets_loads_nothing_of_this() -> None:
         "import sys, apexbridge.runtime.script_runner, apexbridge.runtime.container\n"
         "print(sorted({'cryptography', 'h11', 'keyring'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
+    )
     assert done.stdout == "[]\n"

@@ -1,9 +1,8 @@
 """SkillManager: install, update, edit, disable, uninstall and restore skills, atomically."""
 
-import re
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -13,7 +12,11 @@ from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.consent import CONSENTS_FILE, InstallerStore
 from apexbridge.catalog.usage import UsageStore
-from apexbridge.errors import SkillInvalidError, SkillNotFoundError, SkillVersionError
+from apexbridge.errors import (
+    SkillInvalidError,
+    SkillNotFoundError,
+    StorageError,
+)
 from apexbridge.lifecycle.index_updates import IndexUpdates, SkillIndexer, read_skill_md
 from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate, ScanResultStore
 from apexbridge.lifecycle.signature_check import UNSIGNED, SignatureCheck, SignatureStore
@@ -44,15 +47,18 @@ from apexbridge.lifecycle.unpack_and_validate import (
     inspect_skill,
     stage_skill,
 )
-from apexbridge.lifecycle.versions import ManagerParts, SkillVersions, stage_version
+from apexbridge.lifecycle.versions import (
+    ManagerParts,
+    SkillVersions,
+    check_not_older,
+    stage_version,
+)
 from apexbridge.lifecycle.zip.archive import pack_skill
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.editor import edit_description
 from apexbridge.skills.model import Fingerprint, Skill
 from apexbridge.skills.parser import parse_skill
-
-_VERSION_NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,7})", re.IGNORECASE)
 
 
 class ManagerStores(NamedTuple):
@@ -191,7 +197,7 @@ class SkillManager:
                 old = await to_thread.run_sync(store.read, name)
                 check_unchanged(old, expected_sha256)
                 if not allows_older:
-                    _check_not_older(old, skill)
+                    check_not_older(old, skill)
                 if sha256_of(skill) == sha256_of(old) != "":
                     await self._store_signature(staged)
                     await self._record_source(skill, origin.source)
@@ -303,7 +309,9 @@ class SkillManager:
                 await transactions.record("undo", skill=name)
                 await to_thread.run_sync(self._metadata.restore, trashed)
                 await self._index.commit(name, "install")
-                await transactions.record_installer(self._catalog.find(name))
+                # It is back already: without the record the model asks, which is no error.
+                with suppress(StorageError):
+                    await transactions.record_installer(self._catalog.find(name))
         return InstallResult(skill=self._catalog.find(name))
 
     async def set_enabled(self, name: str, *, enabled: bool) -> bool:
@@ -381,17 +389,3 @@ def _with_skill_md(skill: Skill, data: bytes) -> Skill:
     return replace(
         parsed.skill, root=skill.root, folder_id=skill.folder_id, fingerprint=fingerprint
     )
-
-
-def _check_not_older(old: Skill, new: Skill) -> None:
-    """Refuse a downgrade; a version that is not a dotted number counts as newer."""
-    before, after = (_VERSION_NUMBER.fullmatch(s.manifest.version or "") for s in (old, new))
-    if before is None or after is None:
-        return
-    for one, other in zip_longest(*(m[1].split(".") for m in (before, after)), fillvalue="0"):
-        if int(one) != int(other):
-            if int(other) < int(one):
-                raise SkillVersionError(
-                    code="version_older", name=new.name, version=after[0], now=before[0]
-                )
-            return

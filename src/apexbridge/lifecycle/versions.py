@@ -1,7 +1,9 @@
 """Skill versions: keep, compare, pin and roll back to earlier states of an installed skill."""
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 from anyio import to_thread
@@ -24,8 +26,10 @@ from apexbridge.lifecycle.unpack_and_validate import StagedSkill, stage_skill
 from apexbridge.lifecycle.version_store import Version, VersionDiff, diff_folders, modified_at
 from apexbridge.lifecycle.zip.archive import pack_skill
 from apexbridge.scanner.report import Finding
-from apexbridge.skills.model import Problem
+from apexbridge.skills.model import Problem, Skill
 from apexbridge.skills.parser import read_skill
+
+_VERSION_NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,7})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,24 @@ class ManagerParts:
     scans: ScanGate
     policy: InstallPolicy
     signatures: SignatureStore
+
+
+def check_not_older(old: Skill, new: Skill) -> None:
+    """Refuse a downgrade; a version that is not a dotted number counts as newer.
+
+    Raises:
+        SkillVersionError: `version_older`.
+    """
+    before, after = (_VERSION_NUMBER.fullmatch(s.manifest.version or "") for s in (old, new))
+    if before is None or after is None:
+        return
+    for one, other in zip_longest(*(m[1].split(".") for m in (before, after)), fillvalue="0"):
+        if int(one) != int(other):
+            if int(other) < int(one):
+                raise SkillVersionError(
+                    code="version_older", name=new.name, version=after[0], now=before[0]
+                )
+            return
 
 
 async def stage_version(

@@ -25,7 +25,12 @@ def git(folder: Path, *words: str) -> str:
         "GIT_CONFIG_GLOBAL": "/dev/null",
     }
     done = subprocess.run(
-        [_GIT, *_AUTHOR, *words], cwd=folder, env=env, check=True, capture_output=True, text=True
+        [_GIT, *_AUTHOR, *words],
+        cwd=folder,
+        env=env,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
     )
     return done.stdout.strip()
 

@@ -231,7 +231,7 @@ async def test_hooks_filters_and_submodules_of_a_repository_do_nothing(
     script = f"#!/bin/sh\ntouch {touched}\n"
     for name in ("post-checkout", "post-upload", "pre-receive", "reference-transaction"):
         if name not in {"pre-receive", "reference-transaction"}:
-            (upstream.bare / "hooks" / name).write_text(script)
+            (upstream.bare / "hooks" / name).write_text(script, encoding="utf-8")
             (upstream.bare / "hooks" / name).chmod(0o755)
     modules = b'[submodule "x"]\n\tpath = x\n\turl = ext::sh -c "touch /tmp/x"\n'
     upstream.commit(

@@ -212,8 +212,9 @@ def _remarks(out: Output, result: MigrationResult) -> Iterator[str]:
         yield out.text("migrate_findings", count=count, level=level)
     if result.done is not None and result.done.index_error is not None:
         yield out.text("migrate_keyword_only")
-    if result.problems:
-        yield out.text("migrate_problems", count=len(result.problems))
+    problems = [problem for problem in result.problems if problem.severity != "advice"]
+    if problems:
+        yield out.text("migrate_problems", count=len(problems))
 
 
 def _to_json(out: Output, result: MigrationResult) -> dict[str, object]:

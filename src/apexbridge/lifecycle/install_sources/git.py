@@ -148,7 +148,8 @@ class GitSource:
         options = [word for setting in settings for word in ("-c", setting)]
         config = workspace / _CONFIG
         # Another user may own a local repository. In a file, because git ignores it elsewhere.
-        await anyio.to_thread.run_sync(config.write_text, "[safe]\n\tdirectory = *\n")
+        text = "[safe]\n\tdirectory = *\n"
+        await anyio.to_thread.run_sync(config.write_text, text, "utf-8")
         environment = self._programs.environment if is_ssh else None
         result = await sandbox.run(
             ExecRequest(
