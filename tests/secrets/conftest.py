@@ -2,7 +2,7 @@
 
 import base64
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,6 +148,10 @@ def forms(value: str) -> list[bytes]:
     return [raw, raw[1:-1], raw.hex().encode(), quote(value, safe="").encode(), *coded]
 
 
+def _allow_loopback(_: object) -> Callable[[str], bool]:
+    return lambda address: bool(address)
+
+
 @pytest.fixture
 def ground(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Ground]:
     authority, real = Authority(), socket.getaddrinfo
@@ -166,7 +170,7 @@ def ground(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gener
     monkeypatch.setattr(RunCertificates, "bundle", bundle)
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     monkeypatch.setattr(tls_interception, "create_upstream_context", lambda: trusting)
-    monkeypatch.setattr(backends, "is_public_or_in", lambda _: lambda _: True)
+    monkeypatch.setattr(backends, "is_public_or_in", _allow_loopback)
     project = tmp_path / "project"
     project.mkdir()
     with ExitStack() as stack:
