@@ -17,6 +17,8 @@ _BASH = ("Bash", '{"command": "echo hello from the shell"}')
 
 
 def _say(page: Page, text: str) -> None:
+    # The keys send nothing while a response is running, and its text is there before its end.
+    expect(page.locator(".turn.running")).to_have_count(0)
     page.fill(".composer textarea", text)
     page.keyboard.press("Control+Enter")
 
