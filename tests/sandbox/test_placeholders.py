@@ -94,10 +94,40 @@ def test_long_parts_are_redacted_however_the_stream_is_split(
         pieces.append(stream.feed(data[done:cut]))
         done = max(done, cut)
     seen = b"".join([*pieces, stream.finish()])
-    if len(part) >= 14:
+    is_end = part and start + len(part) == len(VALUE)
+    if len(part) >= (10 if start == 0 or is_end else 19):
         assert not any(VALUE[at : at + 8].encode() in seen for at in range(len(VALUE) - 8))
     elif len(part) < 4:
         assert seen == data
+
+
+@pytest.mark.parametrize("size", [15, 16, 40, 300, 4_096])
+def test_the_beginning_of_a_value_of_any_length_is_redacted(size: int) -> None:
+    value = "".join(f"{number:x}" for number in range(100_000, 102_000))[:size]
+    block = max(10, size // 64)
+    for cut in (block, block + 1, 2 * block + 3, size - 1):
+        seen = _redactor(value).redact(b"<" + value[:cut].encode() + b"...", parts=True)
+        assert seen.startswith(b"<apexbridge-secret-")
+        assert value[:10].encode() not in seen
+
+
+@given(st.text("abz019-~", max_size=8), st.lists(st.integers(0, 60), max_size=4))
+def test_an_echo_of_a_guess_is_the_same_whether_it_is_right_or_wrong(
+    tail: str, cuts: list[int]
+) -> None:
+    redactor = _redactor()
+
+    def echo(guess: str) -> bytes:
+        data, done = f"<{guess}>{'.' * 60}".encode(), 0
+        stream, pieces = StreamRedactor(redactor, parts=True), list[bytes]()
+        for cut in [*sorted(cuts), len(data)]:
+            pieces.append(stream.feed(data[done:cut]))
+            done = max(done, cut)
+        return b"".join([*pieces, stream.finish()])
+
+    known = VALUE[:12]
+    right = VALUE[12 : 12 + len(tail)]
+    assert echo(known + tail[: len(right)]) == echo(known + right)
 
 
 def test_names_of_files_are_redacted_too() -> None:

@@ -28,6 +28,9 @@ class ScriptSecrets:
             stdout=redact(result.stdout),
             stderr=redact(result.stderr),
             produced=self.redactor.redact_all(result.produced),
+            not_taken={
+                self.redactor.redact_name(name): why for name, why in result.not_taken.items()
+            },
         )
 
 

@@ -7,10 +7,11 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.audit import AuditLog
-from apexbridge.errors import StorageError
+from apexbridge.errors import PermissionDeniedError, StorageError
 from apexbridge.runtime.script_secrets import RedactedOutput, ScriptSecrets
 from apexbridge.sandbox.placeholders import RunSecret
 from apexbridge.sandbox.redaction import Redactor
@@ -19,6 +20,7 @@ from apexbridge.secrets.encryption_key import EncryptionKeys
 from apexbridge.secrets.run_secrets import resolve_secrets
 from apexbridge.secrets.store import SecretStore
 from apexbridge.settings import Config
+from apexbridge.skills.model import Skill
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,8 @@ def prepare_secrets(call: ScriptCall, config: Config, audit: AuditLog) -> Script
         PermissionDeniedError: If a required secret was not given, or not granted to this content.
         StorageError: If the store cannot be read, or the use cannot be audited.
     """
-    found = resolve_secrets(call.skill, open_secret_store(config))
+    store = open_secret_store(config)
+    found = resolve_secrets(call.skill, store)
     if not found:
         return None
     hosts = sorted({str(rule) for secret in found for rule in secret.hosts})
@@ -53,7 +56,8 @@ def prepare_secrets(call: ScriptCall, config: Config, audit: AuditLog) -> Script
         secrets=names,
         hosts=", ".join(hosts),
     )
-    interceptor = TlsInterceptor(found, _Reporter(call.skill.name, audit))
+    is_granted = partial(_is_still_granted, call.skill, store, found)
+    interceptor = TlsInterceptor(found, _Reporter(call.skill.name, audit), is_granted)
     redactor = Redactor(found)
     output = RedactedOutput(redactor, call.on_output) if call.on_output else None
     prepared = replace(
@@ -64,6 +68,19 @@ def prepare_secrets(call: ScriptCall, config: Config, audit: AuditLog) -> Script
         on_output=output,
     )
     return ScriptSecrets(call=prepared, redactor=redactor, output=output)
+
+
+def _is_still_granted(skill: Skill, store: SecretStore, found: Sequence[RunSecret]) -> bool:
+    """Return whether the grants of a run still hold: not revoked, and the skill not changed."""
+    try:
+        present = {secret.name: secret for secret in resolve_secrets(skill, store)}
+    except (PermissionDeniedError, StorageError):
+        return False
+    return all(
+        (now := present.get(secret.name)) is not None
+        and (now.hosts, now.places) == (secret.hosts, secret.places)
+        for secret in found
+    )
 
 
 def _placeholders(found: Sequence[RunSecret]) -> dict[str, str]:

@@ -1,22 +1,31 @@
 """Redaction: values of secrets, also in the usual encodings, are replaced by their placeholders.
 
-Responses are searched for long parts of a value too: a host that cuts what it echoes would
-otherwise give away the beginning, and with other lengths of the request the rest.
+Responses are searched for parts of a value too: a host that cuts what it echoes would otherwise
+give away the beginning, and with other lengths of the request the rest. With a part goes everything
+that stands where the rest of the value would be, whatever it is: if only what is right were
+replaced, a script that knows a beginning (`sk-ant-api03-`) could have guesses echoed, and see
+character by character which one is right (an oracle).
 """
 
 import base64
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from html import escape
+from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
 from apexbridge.sandbox.placeholders import MIN_VALUE, RunSecret
 
-_WINDOW = 10
-"""Characters of a part that is recognized; a shorter one would be found in ordinary text."""
-_STRIDE = 4
-_MAX_WINDOWS = 64
+_BLOCK = 10
+"""Characters of a part that is recognized; a shorter one would be found in ordinary text.
+
+Blocks do not overlap: a guess must have all ten characters right to be told from another.
+"""
+_MIN_REST = 4
+_MAX_BLOCKS = 64
 
 
 class Redactor:
@@ -24,37 +33,44 @@ class Redactor:
 
     def __init__(self, run_secrets: Iterable[RunSecret]) -> None:
         self._replacements: dict[bytes, bytes] = {}
+        self._blocks = list[_Block]()
         for secret in run_secrets:
-            for form in _encoded_forms(secret.value):
-                if len(form) >= MIN_VALUE:
-                    self._replacements.setdefault(form, secret.placeholder.encode())
+            for encode in _ENCODERS:
+                form = encode(secret.value)
+                if len(form) >= MIN_VALUE and form not in self._replacements:
+                    self._replacements[form] = secret.placeholder.encode()
+                    self._blocks += _blocks_of(secret.value, encode)
         self._folded = re.compile(
             b"|".join(map(re.escape, self._replacements)) or b"(?!)", re.IGNORECASE
         )
-        self._windows = [(form, at) for form in self._replacements for at in _window_offsets(form)]
 
     def redact(self, data: bytes, *, parts: bool = False) -> bytes:
         """Replace every occurrence of a value; with `parts` also of its longer parts."""
         return _replace(data, self._spans(data, parts=parts))
 
-    def redact_beginning(self, data: bytes, *, parts: bool) -> tuple[bytes, bytes]:
-        """Redact the beginning of a stream; return it, and the rest that more data may change."""
+    def redact_beginning(self, data: bytes, *, parts: bool) -> tuple[bytes, bytes, int]:
+        """Redact the beginning of a stream.
+
+        Returns it, the rest that more data may change, and how many bytes after that must go.
+        """
         spans = self._spans(data, parts=parts)
+        last = max((end for _, end, _ in spans), default=0)
+        if last > len(data):
+            return _replace(data, spans), b"", last - len(data)
         measure = _inner_overlap if parts else _overlap
         cut = len(data) - max((measure(data, form) for form in self._replacements), default=0)
         for start, end, _ in reversed(spans):
             if start < cut < end:
                 cut = start
-        return _replace(data[:cut], [span for span in spans if span[1] <= cut]), data[cut:]
+        return _replace(data[:cut], [span for span in spans if span[1] <= cut]), data[cut:], 0
 
     def redact_all(self, files: Mapping[str, bytes]) -> dict[str, bytes]:
         """Replace every occurrence in names and contents of files."""
-        return {
-            self.redact(name.encode("utf-8", "surrogateescape")).decode(
-                "utf-8", "surrogateescape"
-            ): self.redact(data)
-            for name, data in files.items()
-        }
+        return {self.redact_name(name): self.redact(data) for name, data in files.items()}
+
+    def redact_name(self, name: str) -> str:
+        """Replace every occurrence in the name of a file."""
+        return os.fsdecode(self.redact(os.fsencode(name)))
 
     def is_in(self, data: bytes) -> bool:
         """Return whether a value occurs, in any letter case."""
@@ -75,25 +91,29 @@ class Redactor:
                 found = data.find(form, found + 1)
 
     def _part_spans(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
-        for form, at in self._windows:
-            window = form[at : at + _WINDOW]
-            found = data.find(window)
+        for form, at, text in self._blocks:
+            found = data.find(text)
             while found >= 0:
-                start, end = _extend(data, found, form, at)
-                yield start, end, self._replacements[form]
-                found = data.find(window, end)
+                # Before it, less than a block can belong to the value and not be found itself.
+                start = max(found - min(at, len(text) - 1), 0)
+                yield start, found - at + len(form), self._replacements[form]
+                found = data.find(text, found + 1)
 
 
 class StreamRedactor:
     """Redact a stream, also a value that is split between pieces; holds back what may be one."""
 
     def __init__(self, redactor: Redactor, *, parts: bool = False) -> None:
-        self._redactor, self._parts, self._rest = redactor, parts, b""
+        self._redactor, self._parts, self._rest, self._skip = redactor, parts, b"", 0
 
     def feed(self, piece: bytes) -> bytes:
         """Take a piece; return what can be passed on."""
-        data = self._rest + piece
-        ready, self._rest = self._redactor.redact_beginning(data, parts=self._parts)
+        data = self._rest + piece[self._skip :]
+        self._skip -= min(self._skip, len(piece))
+        if not data:
+            return b""
+        ready, self._rest, skip = self._redactor.redact_beginning(data, parts=self._parts)
+        self._skip += skip
         return ready
 
     def finish(self) -> bytes:
@@ -111,23 +131,24 @@ def _replace(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> bytes:
     return b"".join([*pieces, data[done:]]) if pieces else data
 
 
-def _window_offsets(form: bytes) -> Iterator[int]:
-    last = len(form) - _WINDOW
-    if last < _WINDOW:  # half of a short value is too short to be told from a word
+class _Block(NamedTuple):
+    """A part of an encoded value, and where in it it is."""
+
+    form: bytes
+    at: int
+    text: bytes
+
+
+def _blocks_of(value: str, encode: Callable[[str], bytes]) -> Iterator[_Block]:
+    """Yield adjacent blocks of an encoded value, the same characters in each encoding."""
+    size = max(_BLOCK, len(value) // _MAX_BLOCKS)
+    last = len(value) - size
+    if last < _MIN_REST:  # hardly more than a word
         return
-    yield from range(0, last, max(_STRIDE, last // _MAX_WINDOWS))
-    yield last
-
-
-def _extend(data: bytes, found: int, form: bytes, at: int) -> tuple[int, int]:
-    """Extend a match of a part to both sides, as far as the value goes on."""
-    start, begin = found, at
-    while start and begin and data[start - 1] == form[begin - 1]:
-        start, begin = start - 1, begin - 1
-    end, rest = found + _WINDOW, at + _WINDOW
-    while end < len(data) and rest < len(form) and data[end] == form[rest]:
-        end, rest = end + 1, rest + 1
-    return start, end
+    form = encode(value)
+    for first in (*range(0, last, size), last):
+        at = len(encode(value[:first]))
+        yield _Block(form, at, form[at : at + len(encode(value[first : first + size]))])
 
 
 def _overlap(data: bytes, form: bytes) -> int:
@@ -146,34 +167,68 @@ def _inner_overlap(data: bytes, form: bytes) -> int:
     return length
 
 
-def _encoded_forms(value: str) -> Iterator[bytes]:
-    raw = value.encode()
-    yield raw
-    yield from (value.encode("utf-16-le"), value.encode("utf-16-be"), raw[::-1])
-    texts = {
-        json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], escape(value),
-        raw.hex(), raw.hex().upper(), *_percent_forms(value),
-    }  # fmt: skip
-    yield from (text.encode() for text in texts)
-    for offset in range(3):
-        yield from _base64_core(raw, offset)
-    yield from _base32(raw)
+def _ascii_json(text: str) -> str:
+    return json.dumps(text)[1:-1]
 
 
-def _percent_forms(value: str) -> Iterator[str]:
-    for form in (quote(value, safe=""), quote(value), quote_plus(value)):
-        yield form
-        yield re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), form)
+def _escape_json(text: str, chars: str, form: str) -> str:
+    r"""Escape further characters, as `\u0026` is for `&`."""
+    return "".join(form.format(ord(c)) if c in chars else _ascii_json(c) for c in text)
 
 
-def _base64_core(raw: bytes, offset: int) -> Iterator[bytes]:
-    """Yield the characters that depend on the value alone, at one of the three alignments."""
+def _lower_percent(coded: str) -> str:
+    return re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), coded)
+
+
+_TEXT_ENCODERS: tuple[Callable[[str], str], ...] = (
+    str,
+    _ascii_json,
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: _ascii_json(text).replace("/", "\\/"),  # PHP
+    lambda text: _escape_json(text, "&<>", "\\u{:04x}"),  # Go
+    lambda text: _escape_json(text, "\"&'+<>`", "\\u{:04X}"),  # .NET
+    escape,
+    lambda text: escape(text, quote=False),
+    lambda text: escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;"),
+    lambda text: quote(text, safe=""),
+    quote,
+    quote_plus,
+    lambda text: _lower_percent(quote(text, safe="")),
+    lambda text: _lower_percent(quote(text)),
+    lambda text: _lower_percent(quote_plus(text)),
+    lambda text: text.encode().hex(),
+    lambda text: text.encode().hex().upper(),
+)
+
+
+def _base64_core(text: str, encode: Callable[[bytes], bytes], offset: int) -> bytes:
+    """Return the characters that depend on the value alone, at one of the three alignments."""
+    raw = text.encode()
     end = (offset + len(raw)) // 3 * 4
     start = (0, 2, 3)[offset]
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        yield encode(b"\0" * offset + raw)[start:end]
+    return encode(b"\0" * offset + raw)[start:end]
 
 
-def _base32(raw: bytes) -> Iterator[bytes]:
-    core = base64.b32encode(raw[: len(raw) // 5 * 5])
-    yield from (core, core.lower())
+def _base32_core(text: str) -> bytes:
+    raw = text.encode()
+    return base64.b32encode(raw[: len(raw) // 5 * 5])
+
+
+def _as_bytes(encode: Callable[[str], str], text: str) -> bytes:
+    return encode(text).encode()
+
+
+_ENCODERS: tuple[Callable[[str], bytes], ...] = (
+    *(partial(_as_bytes, encode) for encode in _TEXT_ENCODERS),
+    lambda text: text.encode("utf-16-le"),
+    lambda text: text.encode("utf-16-be"),
+    lambda text: text.encode()[::-1],
+    *(
+        partial(_base64_core, encode=encode, offset=offset)
+        for encode in (base64.b64encode, base64.urlsafe_b64encode)
+        for offset in range(3)
+    ),
+    _base32_core,
+    lambda text: _base32_core(text).lower(),
+)
+"""The encodings that are recognized; each writes a beginning of a text as it writes the whole."""

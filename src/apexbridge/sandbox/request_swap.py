@@ -37,8 +37,14 @@ class RefusedRequestError(Exception):
 class RequestSwap:
     """The secrets of a run, as they apply to one host."""
 
-    def __init__(self, run_secrets: Iterable[RunSecret], host: str, port: int) -> None:
-        self._host, self._port = host, port
+    def __init__(
+        self,
+        run_secrets: Iterable[RunSecret],
+        host: str,
+        port: int,
+        is_granted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._host, self._port, self._is_granted = host, port, is_granted
         self._secrets = tuple(secret for secret in run_secrets if secret.is_for(host, port))
 
     def target(self, method: bytes, target: bytes) -> bytes:
@@ -55,12 +61,15 @@ class RequestSwap:
         framing = [n for n, _ in headers if n in {b"content-length", b"transfer-encoding"}]
         if len(set(framing)) > 1:  # which of them counts is where servers disagree
             raise RefusedRequestError(400, "framing")
-        kept = end_to_end(headers)
+        kept = [header for header in end_to_end(headers) if header[0] != b"host"]
         swapped = [(name, self._header(name, value)) for name, value in kept]
         for name, _ in swapped:
             if PLACEHOLDER.search(name):
                 raise RefusedRequestError(403, "place")
-        return [*swapped, (b"accept-encoding", b"identity")]
+        # The host as it was granted, not in the script's spelling: `api.example.`, `ªpi.example`.
+        port = "" if self._port == _HTTPS_PORT else f":{self._port}"
+        host = f"{self._host}{port}".encode("ascii")
+        return [(b"host", host), *swapped, (b"accept-encoding", b"identity")]
 
     def body(self, headers: Sequence[Header], data: bytes) -> bytes:
         """Swap in a whole body; JSON and forms only, since others have no escaping we know."""
@@ -114,6 +123,9 @@ class RequestSwap:
                 rest = rest.replace(mark, b"")
                 data = data.replace(mark, encode(secret.value).encode())
         self.refuse_placeholder(rest)
+        # Asked for each value that is sent, since a run can outlive its grant.
+        if not self._is_granted():
+            raise RefusedRequestError(403, "grant_ended")
         return data
 
 

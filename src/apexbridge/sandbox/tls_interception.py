@@ -43,9 +43,11 @@ def create_upstream_context() -> ssl.SSLContext:
 class TlsInterceptor:
     """The secrets of one run, and what the egress proxy does with them."""
 
-    def __init__(self, run_secrets: Sequence[RunSecret], report: Report) -> None:
+    def __init__(
+        self, run_secrets: Sequence[RunSecret], report: Report, is_granted: Callable[[], bool]
+    ) -> None:
         self.secrets = tuple(run_secrets)
-        self.report = report
+        self.report, self._is_granted = report, is_granted
         self.redactor = Redactor(run_secrets)
         self._certificates = RunCertificates()
         self._upstream = create_upstream_context()
@@ -82,7 +84,7 @@ class TlsInterceptor:
         client.settimeout(_IDLE_SECONDS)
         server.settimeout(_IDLE_SECONDS)
         with hold(context.wrap_socket(client, server_side=True)) as plain:
-            swap = RequestSwap(self.secrets, host, port)
+            swap = RequestSwap(self.secrets, host, port, self._is_granted)
             relay = _HttpRelay(plain, server, swap, self.redactor)
             try:
                 relay.run()
