@@ -154,6 +154,17 @@ class FilesCreated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesSkipped:
+    """Files were left out: not given to a script, or not kept of what it made."""
+
+    session_id: str
+    call_id: str = ""
+    """Empty for files that came with the request."""
+    files: Mapping[str, str]
+    """Reasons, by path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogChanged:
     """The set of active skills changed."""
 
@@ -203,6 +214,7 @@ Event = (
     | ApprovalSettled
     | TurnFinished
     | FilesCreated
+    | FilesSkipped
     | CatalogChanged
     | ListingCut
     | IndexSynced

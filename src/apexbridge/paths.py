@@ -33,10 +33,23 @@ def safe_join(root: Path, relative: str) -> Path:
     Raises:
         UnsafePathError: For absolute paths, escaping `..` or symlinks, NUL, backslashes.
     """
-    parts = PurePosixPath(relative).parts
-    if not parts or "\0" in relative or "\\" in relative or relative.startswith(("/", "~")):
+    first = next(iter(PurePosixPath(relative).parts), "")
+    is_drive = ":" in first and len(first) == 2
+    if is_drive or "\\" in relative or relative.startswith("~"):
         raise UnsafePathError(path=relative)
-    if ":" in parts[0] and len(parts[0]) == 2:  # a drive letter
+    return join_posix(root, relative)
+
+
+def join_posix(root: Path, relative: str) -> Path:
+    r"""Path traversal guard for names of files that are data, and may be `~$draft.docx` or `a\b`.
+
+    As `safe_join`, but for names that only this system reads: backslashes and colons are letters.
+
+    Raises:
+        UnsafePathError: For absolute paths, escaping `..` or symlinks, NUL.
+    """
+    parts = PurePosixPath(relative).parts
+    if not parts or "\0" in relative or relative.startswith("/"):
         raise UnsafePathError(path=relative)
     home = root.resolve()
     joined = home.joinpath(*parts).resolve()

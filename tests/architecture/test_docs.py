@@ -51,7 +51,7 @@ def test_every_code_is_documented() -> None:
 
 def test_every_event_is_documented() -> None:
     kinds: tuple[Any, ...] = get_args(events.Event)
-    assert len(kinds) == 15
+    assert len(kinds) == 16
     for kind in kinds:
         assert f"## `{kind.__name__}`" in _page("events.md")
 

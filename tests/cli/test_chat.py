@@ -91,7 +91,23 @@ def test_json_output_is_one_line(run: Run) -> None:
         "skills": [],
         "tools": ["Calculate"],
         "files": [],
+        "skipped_files": {},
     }
+
+
+def test_what_is_left_out_of_an_attached_folder_is_named(run: Run, project: Path) -> None:
+    data = project / "data"
+    (data / "empty").mkdir(parents=True)
+    (data / "a.csv").write_text("1", encoding="utf-8")
+    (data / "link").symlink_to("/etc/passwd")
+    with _serving(saying("ok"), saying("ok")) as server:
+        done = run("chat", "Sum it", "--file", str(data), **_model(server))
+        as_json = run("chat", "Sum it", "--file", str(data), "--json", **_model(server))
+    assert "left out: data/link (a link), data/empty (an empty folder)" in done.err
+    assert as_json.data["skipped_files"] == {"data/link": "a link", "data/empty": "an empty folder"}
+    sent = json.dumps(server.requests[0])
+    assert "data/a.csv" in sent
+    assert "Left out: data/link (a link)" in sent
 
 
 def test_quiet_prints_nothing(run: Run) -> None:

@@ -119,6 +119,17 @@ def test_output_files_that_are_not_kept_are_named(run: Run, home: Path) -> None:
     assert not list(home.rglob("files/run_*"))
 
 
+def test_a_file_of_any_name_is_saved(run: Run, home: Path, project: Path) -> None:
+    names = ("~$draft.docx", "C:", "back\\slash", "a\nb", "宽\u3000格.txt")
+    source = "".join(f"open({name!r}, 'w').write('x')\n" for name in names)
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
+    assert run("run", "--output", "out", "tool").code == 0
+    assert {path.name for path in (project / "out").iterdir()} == set(names)
+    again = run("run", "--output", "out", "tool")
+    assert "path_exists" in again.err
+    assert "Output files: " in again.err  # those of the second run are not lost
+
+
 def test_a_folder_is_copied_into_the_workspace(run: Run, home: Path, project: Path) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "find . -type f | sort"})
     data = project / "data"

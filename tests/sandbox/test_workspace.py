@@ -1,6 +1,7 @@
 """Workspaces: lease, collect outputs, remove, sweep after a crash."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -70,7 +71,37 @@ def test_a_harvest_is_bounded(tmp_path: Path) -> None:
         (tmp_path / f"{number}").write_bytes(bytes(40))
     found = collect_outputs(tmp_path, max_bytes=100)
     assert (list(found.files), found.left["2"]) == (["0", "1"], "too large")
-    assert collect_outputs(tmp_path, max_bytes=1_000, max_files=2).left == {"2": "too many files"}
+    found = collect_outputs(tmp_path, max_bytes=1_000, max_files=2)
+    assert found.left == dict.fromkeys(("2", "3", "4"), "too many files")
+
+
+def test_inputs_that_were_not_changed_count_for_no_limit(tmp_path: Path) -> None:
+    inputs = {f"i{number}": bytes(60) for number in range(5)} | {"changed": b"1"}
+    write_inputs(tmp_path, inputs)
+    (tmp_path / "changed").write_bytes(b"2")
+    (tmp_path / "result").write_bytes(b"precious")
+    found = collect_outputs(tmp_path, max_bytes=50, max_files=2, inputs=inputs)
+    assert found.files == {"changed": b"2", "result": b"precious"}
+    assert not found.left
+
+
+def test_everything_that_is_left_out_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty/inner").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        found = collect_outputs(tmp_path, max_bytes=10)
+    assert found.left == {"empty/inner": "an empty folder", "s": "not a plain file"}
+    for number in range(1_010):
+        (tmp_path / f"f{number}").touch()
+    left = collect_outputs(tmp_path, max_bytes=10, max_files=1).left
+    assert len(left) == 1_001
+    assert left["(11 more)"] == "not listed"
+
+
+@pytest.mark.parametrize("name", ["~$draft.docx", "C:", "宽\u3000格.txt", "a\\b", "x" * 255])
+def test_names_that_only_other_systems_forbid_are_inputs(tmp_path: Path, name: str) -> None:
+    write_inputs(tmp_path, {name: b"1"})
+    assert collect_outputs(tmp_path, max_bytes=10).files == {name: b"1"}
 
 
 def test_a_harvest_does_not_follow_endless_depth(tmp_path: Path) -> None:

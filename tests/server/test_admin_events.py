@@ -17,6 +17,7 @@ from apexbridge.events import (
     CatalogChanged,
     Event,
     FilesCreated,
+    FilesSkipped,
     HookWarned,
     IndexSynced,
     ListingCut,
@@ -188,6 +189,7 @@ def test_event_names_on_the_wire_are_stable() -> None:
         ListingCut: "listing_cut",
         IndexSynced: "index_synced",
         FilesCreated: "files_created",
+        FilesSkipped: "files_skipped",
     }
     assert set(on_the_wire) == set(get_args(Event))
     for kind, name in on_the_wire.items():

@@ -75,6 +75,34 @@ def test_files_and_folders_are_given_as_json_and_come_back_byte_for_byte(
     assert server.get(f"/v1/runs/{result['id']}").json()["files"] == sorted(made)
 
 
+def test_names_of_other_systems_and_languages_come_back(server: SkillsServer) -> None:
+    names = [
+        "~$draft.docx",
+        "C:",
+        "~/x",
+        "宽\u3000格.txt",
+        "at 9.41\u202fPM.png",
+        "👩\u200d💻",
+        "中" * 85,
+    ]
+    result = _run(server, {"files": [{"path": name, "text": name} for name in names]})
+    assert {file["path"] for file in result["files"]} == {f"copies/{name}" for name in names}
+    for file in result["files"]:
+        assert server.client.get(file["url"]).text == file["path"].removeprefix("copies/")
+
+
+def test_many_input_files_leave_room_for_the_output(server: SkillsServer) -> None:
+    many = [{"path": f"in/{number}", "text": "x"} for number in range(120)]
+    source = b"open('result', 'w').write('precious'); open('a\\nb', 'w').write('2')"
+    writer = skill_zip("writer", "Writes.", {"main.py": source})
+    server.send("/v1/skills", ("a.zip", writer))
+    result = server.post("/v1/skills/writer/run", {"files": many}).json()
+    assert [file["path"] for file in result["files"]] == ["a\\x0ab", "result"]
+    assert result["skipped_files"] == {}
+    contents = [server.client.get(file["url"]).text for file in result["files"]]
+    assert contents == ["2", "precious"]
+
+
 def test_files_and_folders_are_given_as_a_form(server: SkillsServer) -> None:
     parts: list[tuple[str, tuple[str | None, bytes, str]]] = [
         ("request", (None, b'{"files": [{"path": "c", "text": "3"}]}', "application/json")),
@@ -96,13 +124,28 @@ def test_files_and_folders_are_given_as_a_form(server: SkillsServer) -> None:
         [{"path": "a\\b", "text": ""}],
         [{"path": "a\0b", "text": ""}],
         [{"path": ".", "text": ""}],
+        [{"path": "x" * 256, "text": ""}],
+        [{"path": "a\u202eb", "text": ""}],
         [{"path": "a"}],
         [{"path": "a", "text": "", "base64": ""}],
         [{"path": "a", "base64": "%%%"}],
         [{"path": "a", "text": ""}, {"path": "./a", "text": ""}],
         [{"path": "a", "text": ""}, {"path": "a/b", "text": ""}],
     ],
-    ids=["up", "absolute", "backslash", "nul", "nothing", "none", "two", "garbage", "twice", "in"],
+    ids=[
+        "up",
+        "absolute",
+        "backslash",
+        "nul",
+        "nothing",
+        "long",
+        "bidi",
+        "none",
+        "two",
+        "garbage",
+        "twice",
+        "in",
+    ],
 )
 def test_invalid_input_files_are_refused(server: SkillsServer, files: list[dict[str, str]]) -> None:
     reply = server.post("/v1/skills/copy/run", {"files": files})

@@ -4,8 +4,10 @@ import base64
 import binascii
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,6 +18,9 @@ MAX_INPUT_BYTES = 32 * 1024 * 1024
 """Size of all input files of a run together: they are in memory until the script starts."""
 MAX_INPUT_FILES = 1_000
 _MAX_PATH = 1_000
+_MAX_NAME_BYTES = 255
+_JOINERS = "\u200c\u200d"
+"""In names with emoji, and in Persian ones; other invisible characters are refused."""
 _SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
 """Folders of tools, whose thousands of files no script reads."""
 
@@ -97,7 +102,9 @@ class InputFiles:
         Raises:
             ToolInputError: `input_file_invalid` or `input_files_too_large`.
         """
-        name = _checked_path(path)
+        if problem := _path_problem(path):
+            raise input_error(path, problem)
+        name = "/".join(PurePosixPath(path).parts)
         if any(name == known or _is_below(name, known) for known in self.files):
             raise input_error(path, "there are two files of that name")
         self._bytes += len(data)
@@ -109,6 +116,18 @@ class InputFiles:
             )
         self.files[name] = data
 
+    def add_found(self, path: str, read: Callable[[], bytes]) -> None:
+        """Add a file that was found in a folder; one that no script can be given is skipped.
+
+        Raises:
+            OSError: If it cannot be read.
+            ToolInputError: If all together are too large.
+        """
+        if problem := _path_problem(path):
+            self.skipped[path] = problem
+        else:
+            self.add(path, read())
+
     def add_folder(self, name: str, folder: Path) -> None:
         """Add the regular files of a folder, under its name; links are skipped. Blocks.
 
@@ -117,16 +136,22 @@ class InputFiles:
             ToolInputError: If all together are too large.
         """
         for path, reason in _walk(folder):
-            known_as = f"{name}/{path.relative_to(folder).as_posix()}"
+            known_as = (PurePosixPath(name) / path.relative_to(folder)).as_posix()
             if reason:
                 self.skipped[known_as] = reason
             else:
-                self.add(known_as, _read(path, self.budget))
+                self.add_found(known_as, partial(_read, path, self.budget))
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield files in a fixed order, each with the reason to skip it, or none."""
-    for where, folders, names in os.walk(folder):
+    """Yield files in a fixed order, each with the reason to skip it, or none.
+
+    Raises:
+        OSError: If a folder cannot be read.
+    """
+    for where, folders, names in os.walk(folder, onerror=_raise):
+        if not folders and not names:
+            yield Path(where), "an empty folder"
         for name in sorted(folders):
             path = Path(where, name)
             if name in _SKIPPED_FOLDERS or path.is_symlink():
@@ -139,6 +164,10 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
             yield path, "" if is_plain else "a link" if stat.S_ISLNK(mode) else "not a plain file"
 
 
+def _raise(error: OSError) -> None:
+    raise error
+
+
 def _read(path: Path, budget: int) -> bytes:
     """Read a regular file, not more than one byte over the budget."""
     # O_NONBLOCK: opening a FIFO without a writer would block for ever.
@@ -149,12 +178,24 @@ def _read(path: Path, budget: int) -> bytes:
         return file.read(budget + 1)
 
 
-def _checked_path(path: str) -> str:
+def _path_problem(path: str) -> str:
+    """Return why a path cannot be one of an input file; empty if it can."""
     parts = PurePosixPath(path).parts
-    is_plain = parts and parts[0] != "/" and ".." not in parts and "\\" not in path
-    if not is_plain or not path.isprintable() or len(path) > _MAX_PATH:
-        raise input_error(path, "its path must be relative, without '..'")
-    return "/".join(parts)
+    if not parts or parts[0] == "/" or ".." in parts or len(path) > _MAX_PATH:
+        return "its path must be relative, without '..'"
+    if "\\" in path:
+        return "the folders of its path must be separated by '/'"
+    if not all(map(_is_name_character, path)):
+        return "its name has characters that cannot be shown"
+    if any(len(part.encode()) > _MAX_NAME_BYTES for part in parts):
+        return f"a name has at most {_MAX_NAME_BYTES} bytes"
+    return ""
+
+
+def _is_name_character(character: str) -> bool:
+    """Return whether a name may have it: also the spaces that macOS and Chinese texts use."""
+    is_space = unicodedata.category(character) == "Zs"
+    return is_space or character in _JOINERS or character.isprintable()
 
 
 def _is_below(one: str, other: str) -> bool:

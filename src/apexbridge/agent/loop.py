@@ -214,19 +214,19 @@ class _TurnRun:
         if verdict.context:
             session.messages.append(prompt.reminder_message(verdict.context))
         if request.files is not None and request.uses_tools:
-            session.messages.append(await self._attach(request.files))
+            session.messages.append(await self._attach(request.files, request.skipped_files))
         session.messages.append(UserMessage(text=request.text, parts=request.parts))
         if invoked is not None:
             apply_result(session, invoked)
         return await self._run_rounds()
 
-    async def _attach(self, folder: Path) -> Message:
+    async def _attach(self, folder: Path, skipped: Mapping[str, str]) -> Message:
         """Make the files of the request readable, and name them to the model."""
         session = self._session
         if folder not in session.readable:
             session.readable.append(folder)
         names = await anyio.to_thread.run_sync(_list_files, folder)
-        return prompt.reminder_message(prompt.attached_files(folder, names))
+        return prompt.reminder_message(prompt.attached_files(folder, names, skipped))
 
     async def _run_slash_command(self) -> ToolResult | None:
         invocation = Invocation.from_slash_command(self._request.text)

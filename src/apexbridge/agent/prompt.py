@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from apexbridge.activation.input_files import format_skipped
 from apexbridge.activation.template import RESERVED_TAG
 from apexbridge.catalog.listing_budget import Listing, to_single_line
 from apexbridge.messages import Message, SystemMessage, UserMessage
@@ -56,12 +57,13 @@ def _base_prompt(cwd: Path, *, has_skills: bool) -> SystemMessage:
     return SystemMessage(text=f"{begins}\n\nThe working folder is {cwd}.")
 
 
-def attached_files(folder: Path, names: Sequence[str]) -> str:
+def attached_files(folder: Path, names: Sequence[str], skipped: Mapping[str, str]) -> str:
     """Name the files that came with a request, for the reminder before it."""
     listed = [f"- {to_single_line(name)}" for name in names[:_MAX_ATTACHED]]
     more = [f"and {len(names) - len(listed)} more"] if len(names) > len(listed) else []
     head = f"The user attached files, in the folder {folder}:"
-    return "\n".join((head, *listed, *more))
+    left = [f"Left out: {to_single_line(format_skipped(skipped))}."] if skipped else []
+    return "\n".join((head, *listed, *more, *left))
 
 
 def hint_line(names: Sequence[str]) -> str:

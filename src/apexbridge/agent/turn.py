@@ -79,6 +79,8 @@ class TurnRequest:
     """Skills that the person selected explicitly."""
     files: Path | None = None
     """Folder with files that came with the request; readable from then on."""
+    skipped_files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Those that were left out, with the reason."""
     client_tools: tuple[ToolSpec, ...] = ()
     """Tools that the client executes: offered to the model, returned as `client_calls`."""
     uses_tools: bool = True

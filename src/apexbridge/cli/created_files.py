@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from apexbridge.events import FilesCreated
-from apexbridge.paths import create_bytes, safe_join
+from apexbridge.paths import create_bytes, join_posix
 
 
 def save_files(files: Mapping[str, bytes], folder: Path) -> list[Path]:
@@ -16,7 +16,7 @@ def save_files(files: Mapping[str, bytes], folder: Path) -> list[Path]:
     saved = list[Path]()
     for name, data in files.items():
         folder.mkdir(parents=True, exist_ok=True)
-        target = safe_join(folder, name)
+        target = join_posix(folder, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         create_bytes(target, data)
         saved.append(folder / name)
@@ -25,4 +25,11 @@ def save_files(files: Mapping[str, bytes], folder: Path) -> list[Path]:
 
 def read_created(events: Iterable[FilesCreated]) -> dict[str, bytes]:
     """Read the files of several scripts; of equal paths the last one counts."""
-    return {name: Path(event.folder, name).read_bytes() for event in events for name in event.files}
+    # Not `event.files`: a name there is printable, and may differ from that of the file.
+    folders = [Path(event.folder) for event in events if event.files]
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

@@ -11,10 +11,12 @@ from typing import Any
 
 import anyio
 
+from apexbridge.activation.input_files import format_skipped
 from apexbridge.cli.output import Output, sanitize
 from apexbridge.events import (
     Event,
     FilesCreated,
+    FilesSkipped,
     SkillActivated,
     TextDelta,
     ToolFinished,
@@ -39,7 +41,7 @@ class TurnDisplay:
         self._is_open = self._has_text = False
         self.text = self.finish = self.turn_id = ""
         self.skills, self.tools = list[str](), list[str]()
-        self.created = list[FilesCreated]()
+        self.created, self.skipped = list[FilesCreated](), dict[str, str]()
 
     def show(self, event: Event) -> None:
         """Render an event; text of subagents is for their parent session and not shown."""
@@ -58,6 +60,10 @@ class TurnDisplay:
                 self.created.append(event)
                 names = ", ".join(map(sanitize, event.files))
                 self._aside(out.text("chat_files", names=names, folder=event.folder))
+            case FilesSkipped():
+                self.skipped.update(event.files)
+                reasons = sanitize(format_skipped(event.files))
+                self._aside(out.text("chat_files_skipped", reasons=reasons))
             case TurnFinished(session_id=session) if session == self.session:
                 self._end(event)
             case _:

@@ -20,7 +20,7 @@ from apexbridge.events import Event, EventSink, TurnFinished
 from apexbridge.messages import AssistantMessage
 from apexbridge.permissions.engine import Approver
 from apexbridge.runtime.agent_factory import AgentFactory
-from apexbridge.runtime.file_store import new_id
+from apexbridge.runtime.file_store import new_id, printable_path
 from apexbridge.runtime.model_factory import ModelHandle
 from apexbridge.tools.base import ToolRegistry, ToolResult
 
@@ -195,8 +195,12 @@ class ChatService:
         put = partial(self._files.put, new_id("upload"), session_id, files)
         return await anyio.to_thread.run_sync(put)
 
-    async def attach_from_disk(self, session_id: str, paths: Sequence[Path]) -> Path:
+    async def attach_from_disk(
+        self, session_id: str, paths: Sequence[Path]
+    ) -> tuple[Path, Mapping[str, str]]:
         """Store copies of files and folders that come with a request.
+
+        Returns the folder for `TurnRequest.files`, and what was left out, with the reason.
 
         Raises:
             OSError: If one cannot be read.
@@ -204,7 +208,8 @@ class ChatService:
             ToolInputError: If two have the same name, or all together are too large.
         """
         inputs = await anyio.to_thread.run_sync(InputFiles.from_disk, paths)
-        return await self.attach(session_id, inputs.files)
+        folder = await self.attach(session_id, inputs.files)
+        return folder, {printable_path(name): why for name, why in inputs.skipped.items()}
 
     async def delete(self, session_id: str) -> bool:
         """Delete a session, the records of its turns and its files; False if there was none.

@@ -10,6 +10,7 @@ from contextlib import (
     aclosing,
     asynccontextmanager,
 )
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -26,7 +27,7 @@ from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.usage import UsageCache, UsageStore
 from apexbridge.errors import StorageError
-from apexbridge.events import Event, EventBus, EventSink
+from apexbridge.events import Event, EventBus, EventSink, FilesSkipped
 from apexbridge.extensions import Extensions
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
@@ -227,10 +228,14 @@ class Runtime:
         from apexbridge.agent.turn import TurnRequest
 
         session = session or uuid.uuid4().hex
-        folder = await self.chat_service.attach_from_disk(session, files) if files else None
-        request = TurnRequest(
-            text=text, model=model, skills=tuple(skills), files=folder, approver=approver
-        )
+        request = TurnRequest(text=text, model=model, skills=tuple(skills), approver=approver)
+        if files:
+            folder, skipped = await self.chat_service.attach_from_disk(session, files)
+            request = replace(request, files=folder, skipped_files=skipped)
+            if skipped:
+                left = FilesSkipped(session_id=session, files=skipped)
+                self.events.emit(left)
+                yield left
         turn = self.chat_service.stream(session, request)
         async with aclosing(turn) as events:
             async for event in events:

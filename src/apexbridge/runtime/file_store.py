@@ -13,15 +13,16 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal, NamedTuple
 
-from apexbridge.errors import StorageError, UnsafePathError
-from apexbridge.paths import commit_dir, remove_tree, staging_dir, storage_errors
+from apexbridge.errors import StorageError
+from apexbridge.paths import commit_dir, join_posix, remove_tree, staging_dir, storage_errors
 
 log = logging.getLogger(__name__)
 
 _ID = re.compile(r"(?:run|upload)_[0-9a-f]{16}")
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
 _OWNER_FILE = "owner.json"
 _FILES = "files"
 _DAY = 86_400.0
@@ -35,8 +36,9 @@ def new_id(kind: Literal["run", "upload"]) -> str:
 
 
 def printable_path(path: str) -> str:
-    """Escape a file name that is not valid UTF-8."""
-    return path.encode("utf-8", "backslashreplace").decode()
+    """Escape line breaks and the like in a file name, and bytes that are not valid UTF-8."""
+    escaped = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", path)
+    return escaped.encode("utf-8", "backslashreplace").decode()
 
 
 class _Known(NamedTuple):
@@ -82,7 +84,7 @@ class FileStore:
             place = staging / folder_id
             (place / _FILES).mkdir(parents=True, mode=0o700)
             for name, data in files.items():
-                path = _inside(place / _FILES, name)
+                path = join_posix(place / _FILES, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
             (place / _OWNER_FILE).write_text(json.dumps(entry._asdict()), encoding="utf-8")
@@ -156,17 +158,6 @@ class FileStore:
         if self._known is None:
             self._known = dict(_read_entries(self._root))
         return self._known
-
-
-def _inside(folder: Path, name: str) -> Path:
-    r"""Join a path below a folder that is new, so that no symlink can lead out of it.
-
-    `safe_join` refuses names such as `~$draft.docx` and `a\\b`, which scripts do write.
-    """
-    parts = PurePosixPath(name).parts
-    if not parts or parts[0] == "/" or ".." in parts:
-        raise UnsafePathError(path=name)
-    return folder.joinpath(*parts)
 
 
 def _read_entries(root: Path) -> Iterator[tuple[str, _Known]]:

@@ -92,8 +92,8 @@ class ScriptExecutor:
             result = await sandbox.run(_exec_request(job, lease.workspace))
         finally:
             with anyio.CancelScope(shield=True):
-                found = await anyio.to_thread.run_sync(_collect_and_close, lease, job.limits)
-        return _with_outputs(result, found, job)
+                found = await anyio.to_thread.run_sync(_collect_and_close, lease, job)
+        return replace(result, produced=found.files, not_taken=found.left)
 
     def _run_on_backend(self, backend: Backend, job: ScriptJob, cancel: int) -> ExecutionResult:
         lease = self._lease(job)
@@ -107,8 +107,8 @@ class ScriptExecutor:
                 spec = run_spec_for(replace(request, stdin=stdin), lease.claim)
             result = to_execution_result(child_process.run(spec, cancel), backend.name)
         finally:
-            found = _collect_and_close(lease, job.limits)
-        return _with_outputs(result, found, job)
+            found = _collect_and_close(lease, job)
+        return replace(result, produced=found.files, not_taken=found.left)
 
     def _lease(self, job: ScriptJob) -> SandboxLease:
         """Lease a warm sandbox that matches, else a cold workspace; write the inputs."""
@@ -158,18 +158,10 @@ def _exec_request(job: ScriptJob, workspace: Path) -> ExecRequest:
     )
 
 
-def _with_outputs(
-    result: ExecutionResult, found: CollectedOutputs, job: ScriptJob
-) -> ExecutionResult:
-    """Add the files that are new or changed."""
-    made = {name: data for name, data in found.files.items() if data != job.inputs.get(name)}
-    return replace(result, produced=made, not_taken=found.left)
-
-
-def _collect_and_close(lease: SandboxLease, limits: SandboxLimits) -> CollectedOutputs:
-    """Collect the output files, then remove the workspace."""
+def _collect_and_close(lease: SandboxLease, job: ScriptJob) -> CollectedOutputs:
+    """Collect the files that are new or changed, then remove the workspace."""
     try:
-        return collect_outputs(lease.workspace, limits.output_bytes)
+        return collect_outputs(lease.workspace, job.limits.output_bytes, inputs=job.inputs)
     finally:
         lease.close()
 

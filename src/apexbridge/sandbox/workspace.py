@@ -4,7 +4,6 @@ The quota needs no support by the file system: the tree is counted while the run
 files that were unlinked while open, so the free space of the disk is checked too.
 """
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -14,10 +13,12 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
 from apexbridge.errors import StorageError
-from apexbridge.paths import create_bytes, remove_tree, safe_join
+from apexbridge.paths import create_bytes, join_posix, remove_tree
 from apexbridge.sandbox.base import MIB, SandboxLimits
 from apexbridge.sandbox.uid_pool import chown_tree
 
@@ -82,7 +83,7 @@ def write_inputs(place: Path, inputs: Mapping[str, bytes]) -> None:
     """Write input files; UnsafePathError if a name leads outside, StorageError on a disk error."""
     for name, data in inputs.items():
         try:
-            target = safe_join(place, name)
+            target = join_posix(place, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             create_bytes(target, data)
         except (OSError, UnicodeError) as error:
@@ -92,66 +93,94 @@ def write_inputs(place: Path, inputs: Mapping[str, bytes]) -> None:
         chown_tree(place, owner)
 
 
-def collect_outputs(place: Path, max_bytes: int, max_files: int = 100) -> CollectedOutputs:
-    """Read the output files: regular files with one hard link, never through a symlink."""
+def collect_outputs(
+    place: Path,
+    max_bytes: int,
+    max_files: int = 100,
+    inputs: Mapping[str, bytes] = MappingProxyType({}),
+) -> CollectedOutputs:
+    """Read the output files: regular files with one hard link, never through a symlink.
+
+    Input files that the run did not change are none, and count for no limit. Whatever else is
+    there and not collected is named.
+    """
     files, left, budget = dict[str, bytes](), dict[str, str](), max_bytes
     place.chmod(0o700)  # the run may have changed its mode
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        for name in _output_names(top, PurePosixPath(), left):
-            if len(files) >= max_files:
-                left[str(name)] = "too many files"
-                break
-            data = _read_output(top, name, budget)
-            if isinstance(data, bytes):
-                files[str(name)] = data
+        for name in map(str, _output_names(top, PurePosixPath(), left)):
+            given = inputs.get(name)
+            allowed = budget if len(files) < max_files else -1
+            data = _read_output(top, name, max(allowed, len(given or b"")))
+            if given is not None and data == given:
+                continue
+            if isinstance(data, bytes) and len(data) <= allowed:
+                files[name] = data
                 budget -= len(data)
+            elif isinstance(data, bytes) or data == _TOO_LARGE:
+                left[name] = _TOO_LARGE if allowed >= 0 else "too many files"
             else:
-                left[str(name)] = data
+                left[name] = data
     finally:
         os.close(top)
-    return CollectedOutputs(files=files, left=left)
+    return CollectedOutputs(files=files, left=_first_names(left))
+
+
+def _first_names(left: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the first of what was left out, and the number of the others: a name has its cost."""
+    more = len(left) - _MAX_NAMED
+    if more <= 0:
+        return left
+    return {**dict(islice(left.items(), _MAX_NAMED)), f"({more} more)": "not listed"}
 
 
 def _output_names(
     top: int, folder: PurePosixPath, left: dict[str, str], depth: int = 8
 ) -> Iterator[PurePosixPath]:
-    with contextlib.suppress(OSError), os.scandir(top) as items:
-        found = sorted((item.name, item.is_dir(follow_symlinks=False)) for item in items)
-        for name, is_folder in found:
-            if not is_folder:
-                yield folder / name
-            elif not depth:
-                left[str(folder / name)] = "too deep"
-            else:
-                try:
-                    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
-                except OSError as error:
-                    left[str(folder / name)] = str(error.strerror)
-                    continue
-                try:
-                    yield from _output_names(inner, folder / name, left, depth - 1)
-                finally:
-                    os.close(inner)
+    try:
+        with os.scandir(top) as items:
+            found = sorted((item.name, item.is_dir(follow_symlinks=False)) for item in items)
+    except OSError as error:
+        left[str(folder)] = str(error.strerror)
+        return
+    if not found and folder.parts:
+        left[str(folder)] = "an empty folder"
+    for name, is_folder in found:
+        if not is_folder:
+            yield folder / name
+        elif not depth:
+            left[str(folder / name)] = "too deep"
+        else:
+            try:
+                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+            except OSError as error:
+                left[str(folder / name)] = str(error.strerror)
+                continue
+            try:
+                yield from _output_names(inner, folder / name, left, depth - 1)
+            finally:
+                os.close(inner)
 
 
-def _read_output(top: int, name: PurePosixPath, budget: int) -> bytes | str:
+def _read_output(top: int, name: str, budget: int) -> bytes | str:
     """Return the bytes, or why they are not collected. The run is over, so there is no race."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(str(name), flags, dir_fd=top)
+        descriptor = os.open(name, flags, dir_fd=top)
     except OSError as error:
-        return "a link" if error.errno == errno.ELOOP else str(error.strerror)
+        known = {errno.ELOOP: "a link", errno.ENXIO: _NO_FILE}  # ENXIO: a socket
+        return known.get(error.errno or 0) or str(error.strerror)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            return "not a plain file"
+            return _NO_FILE
         if status.st_nlink != 1:
             return "a hard link"
-        data = file.read(budget + 1)
-    return data if len(data) <= budget else "too large"
+        return file.read(budget) if status.st_size <= budget else _TOO_LARGE
 
 
+_TOO_LARGE, _NO_FILE = "too large", "not a plain file"
+_MAX_NAMED = 1_000
 _MAX_DEPTH = 100
 _BLOCK = 512
 _MIN_FREE_BYTES = 1024 * MIB

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apexbridge.events import FilesCreated
+from apexbridge.events import FilesCreated, FilesSkipped
 from apexbridge.permissions.engine import Answer
 from apexbridge.testing import FixedApprover, make_skill
 from tests.agent.agent_fixture import calls, open_agent, says
@@ -184,6 +184,8 @@ async def test_files_that_are_left_out_are_named(home: Path) -> None:
         await at.ask("Go", calls(("SkillScript", {"skill": "maker"})), says("."))
         (result,) = await at.results()
         assert "left out: link (a link), pipe (not a plain file)." in result
+        (event,) = [event for event in at.events if isinstance(event, FilesSkipped)]
+        assert event.files == {"link": "a link", "pipe": "not a plain file"}
 
 
 async def test_a_persons_own_skill_may_have_its_script_run_once_it_was_invoked(home: Path) -> None:

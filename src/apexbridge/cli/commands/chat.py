@@ -139,6 +139,7 @@ async def _chat_once(out: Output, options: ChatOptions, text: str) -> None:
             for event in screen.created
             for path, size in event.files.items()
         ],
+        "skipped_files": screen.skipped,
     }
     out.finish(data, lambda: None, _EXIT_BY_FINISH.get(screen.finish, ExitCode.OK))
 

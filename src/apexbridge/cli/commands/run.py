@@ -15,7 +15,7 @@ from apexbridge.activation.scripts import ScriptCall
 from apexbridge.cli.commands.deps import print_needs
 from apexbridge.cli.created_files import save_files
 from apexbridge.cli.output import ExitCode, Output, sanitize
-from apexbridge.errors import PermissionDeniedError
+from apexbridge.errors import ApexBridgeError, PermissionDeniedError
 from apexbridge.runtime import Runtime
 from apexbridge.sandbox.base import ExecutionResult
 
@@ -43,7 +43,7 @@ def run(
         is_unsafe=unsafe,
     )
     result = anyio.run(_run_until_signal, out, options)
-    saved = save_files(result.produced, output) if output is not None else []
+    saved = _save(out, result, output) if output is not None else []
 
     def render() -> None:
         if result.error:
@@ -61,6 +61,16 @@ def run(
             out.note(out.text(key, names=names, folder=result.folder))
 
     out.finish(_as_json(result), render, _exit(result))
+
+
+def _save(out: Output, result: ExecutionResult, folder: Path) -> list[Path]:
+    try:
+        return save_files(result.produced, folder)
+    except ApexBridgeError:
+        if result.folder is not None:  # nothing is lost
+            names = ", ".join(sorted(map(sanitize, result.produced)))
+            out.note(out.text("outputs_kept", names=names, folder=result.folder))
+        raise
 
 
 def _split_arguments(words: list[str]) -> tuple[str, list[str]]:

@@ -17,6 +17,7 @@ from apexbridge.events import (
     ApprovalSettled,
     Event,
     FilesCreated,
+    FilesSkipped,
     HookWarned,
     ListingCut,
     ReasoningDelta,
@@ -44,6 +45,7 @@ _PROGRESS_EVENTS: Mapping[type, str] = {
     ListingCut: "listing_cut",
     HookWarned: "hook_warned",
     FilesCreated: "files_created",
+    FilesSkipped: "files_skipped",
     TurnFinished: "turn_finished",
 }
 _ROUND_SEPARATOR = "\n\n"
@@ -64,6 +66,7 @@ class CompletionBuilder:
     skills: dict[str, None] = field(default_factory=dict[str, None])
     files: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """Files that scripts made in this turn, with the address for the download."""
+    skipped_files: dict[str, str] = field(default_factory=dict[str, str])
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
@@ -79,6 +82,8 @@ class CompletionBuilder:
             self.skills[event.skill] = None
         elif isinstance(event, FilesCreated):
             self.files += _files_json(event)
+        elif isinstance(event, FilesSkipped):
+            self.skipped_files |= event.files
 
     def to_json(self, result: TurnResult) -> bytes:
         """Encode the completion."""
@@ -120,6 +125,8 @@ class CompletionBuilder:
         }
         if self.files:
             summary["files"] = self.files
+        if self.skipped_files:
+            summary["skipped_files"] = self.skipped_files
         if self.explain:
             summary["explanation"] = orjson.loads(encode_json(self.record))
         return summary

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -10,7 +11,7 @@ from pydantic import AliasChoices, Field
 
 from apexbridge.activation.input_files import InputFiles, format_skipped
 from apexbridge.activation.scripts import ScriptCall
-from apexbridge.events import FilesCreated
+from apexbridge.events import FilesCreated, FilesSkipped
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills.model import Skill
@@ -122,6 +123,11 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
         note = script_result(result)
         if inputs.skipped:
             note = replace(note, text=f"{note.text}\n\n{_skipped_note(inputs)}")
+        if inputs.skipped or result.not_taken:
+            left = {printable(name): why for name, why in result.not_taken.items()}
+            left |= {printable(name): why for name, why in inputs.skipped.items()}
+            session, call = context.session_id, context.call_id
+            context.emit(FilesSkipped(session_id=session, call_id=call, files=left))
         if result.folder is not None:
             context.emit(_files_created(skill.name, result, result.folder, context))
         if not (arguments.save_to and result.produced):
@@ -160,7 +166,7 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
                     continue
                 try:
                     with open_entry(parent, name) as file:
-                        inputs.add(known, file.read(inputs.budget + 1))
+                        inputs.add_found(known, partial(file.read, inputs.budget + 1))
                 except (OSError, NotRegularFileError) as error:
                     inputs.skipped[known] = str(getattr(error, "strerror", None) or error)
         if walk.stopped:
