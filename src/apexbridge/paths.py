@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import stat
 import sys
 import uuid
@@ -18,6 +19,8 @@ from apexbridge.errors import StorageError, UnsafePathError
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_ESCAPED = re.compile(r"[\x00-\x1f\x7f]|\\(?=x[0-9a-f]{2}|udc[0-9a-f]{2})")
+"""Control characters, and backslashes of names that look as if they were escaped."""
 _NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
@@ -56,6 +59,15 @@ def join_posix(root: Path, relative: str) -> Path:
     if not joined.is_relative_to(home):
         raise UnsafePathError(path=relative)
     return joined
+
+
+def printable_path(path: str) -> str:
+    """Escape line breaks and the like in a file name, and bytes that are not valid UTF-8.
+
+    No two names become one.
+    """
+    escaped = _ESCAPED.sub(lambda match: f"\\x{ord(match[0]):02x}", path)
+    return escaped.encode("utf-8", "backslashreplace").decode()
 
 
 def fsync_file(path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from apexbridge.errors import StorageError, UnsafePathError
-from apexbridge.runtime.file_store import FileStore, new_id, printable_path, put_or_warn
+from apexbridge.paths import printable_path
+from apexbridge.runtime.file_store import FileStore, new_id, put_or_warn
 
 _MIB = 1024 * 1024
 
@@ -62,6 +63,14 @@ def test_a_name_that_is_not_utf_8_is_kept_and_shown_escaped(tmp_path: Path) -> N
     (file,) = store.list(run)
     assert file.path == name
     assert printable_path(file.path) == "caf\\udce9"
+
+
+def test_no_two_names_become_one() -> None:
+    names = ["a\nb", "a\\x0ab", "b\udcff", "b\\udcff", "c\\d", "c\\\\d", "a\\x5cx0ab"]
+    printable = [printable_path(name) for name in names]
+    assert len(set(printable)) == len(names)
+    assert printable[4] == "c\\d"
+    assert all(text.isprintable() for text in printable)
 
 
 def test_old_files_expire(tmp_path: Path) -> None:

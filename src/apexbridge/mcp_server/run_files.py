@@ -10,7 +10,8 @@ from mcp import types
 
 from apexbridge.errors import RequestError
 from apexbridge.mcp_server.skill_files import media_type, to_contents
-from apexbridge.runtime.file_store import FileStore, StoredFile, printable_path
+from apexbridge.paths import printable_path
+from apexbridge.runtime.file_store import FileStore, StoredFile
 
 RUN_SCHEME = "run://"
 RUN_TEMPLATE = "run://{id}/{+path}"

@@ -24,9 +24,9 @@ from apexbridge.mcp_server.schemas import (
     SearchResults,
 )
 from apexbridge.mcp_server.skill_files import ManifestCache, SkillFile, file_uri, serves_files
+from apexbridge.paths import printable_path
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.file_store import printable_path
 from apexbridge.runtime.watcher import background_tasks
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills.document import SKILL_MD

@@ -18,9 +18,10 @@ from apexbridge.agent.turn import TurnRecord, TurnRequest, TurnResult
 from apexbridge.errors import StorageError
 from apexbridge.events import Event, EventSink, TurnFinished
 from apexbridge.messages import AssistantMessage
+from apexbridge.paths import printable_path
 from apexbridge.permissions.engine import Approver
 from apexbridge.runtime.agent_factory import AgentFactory
-from apexbridge.runtime.file_store import new_id, printable_path
+from apexbridge.runtime.file_store import new_id
 from apexbridge.runtime.model_factory import ModelHandle
 from apexbridge.tools.base import ToolRegistry, ToolResult
 

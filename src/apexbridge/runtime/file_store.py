@@ -22,7 +22,6 @@ from apexbridge.paths import commit_dir, join_posix, remove_tree, staging_dir, s
 log = logging.getLogger(__name__)
 
 _ID = re.compile(r"(?:run|upload)_[0-9a-f]{16}")
-_CONTROL = re.compile("[\x00-\x1f\x7f]")
 _OWNER_FILE = "owner.json"
 _FILES = "files"
 _DAY = 86_400.0
@@ -33,12 +32,6 @@ _SHORTEST = 3_600.0
 def new_id(kind: Literal["run", "upload"]) -> str:
     """Return a new id."""
     return f"{kind}_{uuid.uuid4().hex[:16]}"
-
-
-def printable_path(path: str) -> str:
-    """Escape line breaks and the like in a file name, and bytes that are not valid UTF-8."""
-    escaped = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", path)
-    return escaped.encode("utf-8", "backslashreplace").decode()
 
 
 class _Known(NamedTuple):

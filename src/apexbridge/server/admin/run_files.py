@@ -7,7 +7,8 @@ from urllib.parse import quote
 import anyio.to_thread
 from starlette.responses import FileResponse, Response
 
-from apexbridge.runtime.file_store import StoredFile, printable_path
+from apexbridge.paths import printable_path
+from apexbridge.runtime.file_store import StoredFile
 from apexbridge.server.admin.history import record_not_found, visible_prefix
 from apexbridge.server.routing import RequestContext, Router, json_response
 from apexbridge.server.skills.schemas import ResponseModel
@@ -32,8 +33,8 @@ class RunFileList(ResponseModel):
 
 
 def file_url(run_id: str, path: str) -> str:
-    """Return the address of a file, below this server's."""
-    return f"/v1/runs/{run_id}/files/{quote(printable_path(path), safe='/')}"
+    """Return the address of a file by its printable path, below this server's."""
+    return f"/v1/runs/{run_id}/files/{quote(path, safe='/')}"
 
 
 @router.get("/{id}/files", response=RunFileList, errors=(404,))
@@ -43,12 +44,8 @@ async def list_files(ctx: RequestContext) -> Response:
     return json_response(
         RunFileList(
             data=[
-                RunFileSchema(
-                    path=printable_path(file.path),
-                    size=file.size,
-                    url=file_url(ctx.path_param("id"), file.path),
-                )
-                for file in found
+                RunFileSchema(path=path, size=size, url=file_url(ctx.path_param("id"), path))
+                for path, size in ((printable_path(file.path), file.size) for file in found)
             ]
         )
     )

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from apexbridge.activation.input_files import MAX_INPUT_FILES, InputFile, InputFiles
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.errors import PermissionDeniedError, RequestError, ToolInputError
-from apexbridge.runtime.file_store import printable_path
+from apexbridge.paths import printable_path
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.server.admin.run_files import file_url
 from apexbridge.server.disconnect import run_until_disconnect
@@ -149,10 +149,10 @@ def _output_files(result: ExecutionResult) -> list[OutputFileSchema]:
     is_small = sum(map(len, result.produced.values())) <= _MAX_INLINE_BYTES
     return [
         OutputFileSchema(
-            path=printable_path(path),
+            path=path,
             size=len(data),
             base64=b64encode(data).decode() if is_small else None,
             url=file_url(result.run_id, path) if result.folder else None,
         )
-        for path, data in result.produced.items()
+        for path, data in ((printable_path(n), data) for n, data in result.produced.items())
     ]

@@ -12,6 +12,7 @@ from pydantic import AliasChoices, Field
 from apexbridge.activation.input_files import InputFiles, format_skipped
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.events import FilesCreated, FilesSkipped
+from apexbridge.paths import printable_path
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills.model import Skill
@@ -22,7 +23,6 @@ from apexbridge.tools.builtin.glob import (
     FileWalk,
     ReadFilter,
     allow_all,
-    printable,
 )
 from apexbridge.tools.builtin.path_access import (
     NotRegularFileError,
@@ -124,8 +124,8 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
         if inputs.skipped:
             note = replace(note, text=f"{note.text}\n\n{_skipped_note(inputs)}")
         if inputs.skipped or result.not_taken:
-            left = {printable(name): why for name, why in result.not_taken.items()}
-            left |= {printable(name): why for name, why in inputs.skipped.items()}
+            left = {printable_path(name): why for name, why in result.not_taken.items()}
+            left |= {printable_path(name): why for name, why in inputs.skipped.items()}
             session, call = context.session_id, context.call_id
             context.emit(FilesSkipped(session_id=session, call_id=call, files=left))
         if result.folder is not None:
@@ -203,7 +203,7 @@ def _skipped_note(inputs: InputFiles) -> str:
 def _files_created(
     skill: str, result: ExecutionResult, folder: Path, context: ToolContext
 ) -> FilesCreated:
-    files = {printable(name): len(data) for name, data in result.produced.items()}
+    files = {printable_path(name): len(data) for name, data in result.produced.items()}
     return FilesCreated(
         session_id=context.session_id,
         call_id=context.call_id,
@@ -255,7 +255,9 @@ def script_result(result: ExecutionResult) -> ToolResult:
 
 def _list_outputs(result: ExecutionResult) -> str:
     kept = f", in {result.folder}" if result.folder else " (they are not kept)"
-    made = [f"- {printable(name)}: {len(data)} bytes" for name, data in result.produced.items()]
+    made = [
+        f"- {printable_path(name)}: {len(data)} bytes" for name, data in result.produced.items()
+    ]
     count = len(made) - _MAX_LISTED_FILES
     more = [f"and {count} more"] if count > 0 else []
     return "\n".join((f"Files it made{kept}:", *made[:_MAX_LISTED_FILES], *more))
