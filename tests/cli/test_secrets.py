@@ -85,7 +85,8 @@ def test_consent_is_needed_and_comes_from_a_person(
         (("set", "PATH"), "secret_name_invalid"),
         (("set", "A", "--file", "missing"), "path_missing"),
         (("set", "A"), "secret_value_invalid"),
-        (("set", "A", "value"), "secret_in_argument"),
+        (("set", "A", "tok_value"), "secret_in_argument"),
+        (("set", "A=tok_value"), "secret_in_argument"),
     ],
 )
 def test_a_mistake_has_a_clear_error(
@@ -94,6 +95,7 @@ def test_a_mistake_has_a_clear_error(
     done = run("secrets", *words, **environment)
     assert done.code != 0
     assert f"[{code}]" in done.err
+    assert "tok_value" not in done.err
 
 
 def test_a_value_is_piped_in(environment: dict[str, str], home: Path, tmp_path: Path) -> None:

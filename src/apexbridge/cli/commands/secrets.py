@@ -24,7 +24,8 @@ _MAX_READ = 4 * MAX_VALUE
 
 def set_secret(out: Output, *, name: str, file: Path | None, rest: list[str] | None) -> None:
     """Store a value. One that is an argument is refused, and not repeated in the message."""
-    if rest:
+    name, equals, _ = name.partition("=")  # `NAME=VALUE` is a value too
+    if rest or equals:
         raise ConfigError(code="secret_in_argument", name=name)
     check_name(name)
     value = _read_value(out, name, file)
