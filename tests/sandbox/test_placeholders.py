@@ -72,7 +72,10 @@ def test_what_holds_no_value_is_not_changed(data: bytes, cuts: list[int]) -> Non
     [VALUE.encode("utf-16-le"), VALUE.encode("utf-16-be"), VALUE[::-1].encode(),
      quote_plus(VALUE).encode(), quote(VALUE, safe="").lower().encode(),
      VALUE.encode().hex().upper().encode(), base64.urlsafe_b64encode(VALUE.encode()),
-     base64.b32encode(VALUE.encode())],
+     base64.b32encode(VALUE.encode()), VALUE.upper().encode(), VALUE.lower().encode(),
+     "".join(f"%{ord(one):02x}" for one in VALUE).encode(),
+     json.dumps(VALUE)[1:-1].replace("/", "\\/").encode(),
+     VALUE.replace('"', "\\u0022").replace("+", "\\u002B").encode()],
 )  # fmt: skip
 def test_the_usual_encodings_are_recognized(form: bytes) -> None:
     assert form not in _redactor().redact(b"<" + form + b">")

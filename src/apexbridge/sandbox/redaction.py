@@ -182,6 +182,8 @@ def _lower_percent(coded: str) -> str:
 
 _TEXT_ENCODERS: tuple[Callable[[str], str], ...] = (
     str,
+    str.lower,
+    str.upper,
     _ascii_json,
     lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
     lambda text: _ascii_json(text).replace("/", "\\/"),  # PHP
@@ -196,6 +198,8 @@ _TEXT_ENCODERS: tuple[Callable[[str], str], ...] = (
     lambda text: _lower_percent(quote(text, safe="")),
     lambda text: _lower_percent(quote(text)),
     lambda text: _lower_percent(quote_plus(text)),
+    lambda text: "".join(f"%{byte:02X}" for byte in text.encode()),
+    lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
     lambda text: text.encode().hex(),
     lambda text: text.encode().hex().upper(),
 )
