@@ -258,3 +258,51 @@ async def test_deleting_a_session_deletes_its_files(talk: ChatServer) -> None:
     assert owner.endswith(":s")
     await runtime.chat_service.delete(owner)
     assert not folder.parent.exists()
+
+
+_ODD = """\
+import os
+for name in ("~$a.docx", "宽\\u3000格.txt", "b\\nc"):
+    open(name, "w").write(name)
+open(b"bad\\xff", "w").close()
+os.symlink("/etc/passwd", "link")
+os.mkdir("empty")
+"""
+
+
+@pytest.mark.anyio
+async def test_the_sdk_of_openai_is_told_what_was_left_out(home: Path) -> None:
+    make_skill(home / ".claude/skills", "odd", files={"main.py": _ODD})
+    script = ("SkillScript", '{"skill": "odd"}')
+    async with chat_server(home) as talk:
+        talk.script.play(tool_reply(script), text_reply("."))
+        async with talk.client() as client:
+            reply = await client.chat.completions.create(
+                model="scripted",
+                messages=[{"role": "user", "content": "Go"}],
+                extra_body={"apexbridge": {"session": "one"}},
+            )
+        told: Any = (reply.model_extra or {})["apexbridge"]
+        assert told["skipped_files"] == {"link": "a link", "empty": "an empty folder"}
+        files = {file["path"]: file for file in told["files"]}
+        assert set(files) == {"~$a.docx", "宽\u3000格.txt", "b\\x0ac", "bad\\udcff"}
+        store = talk.serving.state.runtime.script_runner.files
+        run_id = files["bad\\udcff"]["run"]
+        (folder,) = {file.location.parent for file in store.list(run_id)}
+        read = ("Read", f'{{"file_path": "{folder}/~$a.docx"}}')
+        for session, found in (("one", "~$a.docx"), ("two", "[path_outside]")):
+            await talk.post(
+                "Read", tool_reply(read), text_reply("."), apexbridge={"session": session}
+            )
+            assert found in talk.said("tool")[-1]
+        config = talk.serving.state.runtime.config
+        key = talk.serving.key
+    async with live_server(config, run_files.router.routes) as served, httpx.AsyncClient() as http:
+        for path, file in files.items():
+            mine = await http.get(
+                served.url + file["url"], headers={"Authorization": f"Bearer {key}"}
+            )
+            text = {"b\\x0ac": "b\nc", "bad\\udcff": ""}.get(path, path)
+            assert (mine.status_code, mine.text) == (200, text)
+            other = {"Authorization": f"Bearer {served.key_for('exec', 'chat')}"}
+            assert (await http.get(served.url + file["url"], headers=other)).status_code == 404
