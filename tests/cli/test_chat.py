@@ -1,6 +1,7 @@
 """`chat` and `explain`: one question, and interactive sessions on a terminal."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -108,6 +109,18 @@ def test_what_is_left_out_of_an_attached_folder_is_named(run: Run, project: Path
     sent = json.dumps(server.requests[0])
     assert "data/a.csv" in sent
     assert "Left out: data/link (a link)" in sent
+
+
+def test_created_files_of_any_name_are_copied(run: Run, home: Path, project: Path) -> None:
+    source = 'open(b"bad\\xff", "w").close(); open("~$a\\nb", "w").close()'
+    make_skill(home / ".claude/skills", "odd", files={"main.py": source})
+    with _serving(calling(call("SkillScript", skill="odd")), saying("ok")) as server:
+        done = run("chat", "Go", "--output", "out", **_model(server))
+    assert done.code == 0, done.err
+    assert {os.fsencode(path.name) for path in (project / "out").iterdir()} == {
+        b"bad\xff",
+        b"~$a\nb",
+    }
 
 
 def test_quiet_prints_nothing(run: Run) -> None:
