@@ -306,3 +306,22 @@ async def test_the_sdk_of_openai_is_told_what_was_left_out(home: Path) -> None:
             assert (mine.status_code, mine.text) == (200, text)
             other = {"Authorization": f"Bearer {served.key_for('exec', 'chat')}"}
             assert (await http.get(served.url + file["url"], headers=other)).status_code == 404
+
+
+def test_a_file_that_can_be_had_nowhere_is_named(tmp_path: Path) -> None:
+    source = b"open('large', 'wb').write(bytes(9_000_000))"
+    config = make_config(tmp_path, sandbox={"kept_files_days": 0})
+    with skills_server(config) as server:
+        server.send("/v1/skills", ("a.zip", skill_zip("big", "Writes.", {"main.py": source})))
+        result = server.post("/v1/skills/big/run", {}).json()
+    (file,) = result["files"]
+    assert (file["base64"], file["url"]) == (None, None)
+    assert list(result["skipped_files"]) == ["large"]
+
+
+def test_deleting_a_session_leaves_files_of_other_runs(server: SkillsServer) -> None:
+    result = _run(server, {"files": [{"path": "a", "text": "1"}]})
+    delete = server.runtime.chat_service.delete
+    owner = server.runtime.script_runner.files.owner(result["id"]) or ""
+    server.portal.call(delete, f"{owner.partition(':')[0]}:run")
+    assert server.client.get(result["files"][0]["url"]).text == "1"

@@ -239,7 +239,7 @@ class RunTool(TypedTool[RunArguments]):
             inputs=InputFiles.from_client(arguments.files).files,
             stdin=arguments.stdin.encode("utf-8", "replace"),
             limits=limits,
-            owner=f"{self._owner}mcp",
+            owner=f"{self._owner}.mcp",  # no session has a name like this
             on_output=progress.note,
         )
         async with background_tasks(progress.report):

@@ -30,6 +30,7 @@ from apexbridge.server.skills.run_schemas import OutputFileSchema, ScriptRunSche
 from apexbridge.server.skills.uploads import receive_form
 
 _MAX_INLINE_BYTES = 8_000_000
+_NOT_KEPT = "too large for the response, and files are not kept"
 _ARGUMENTS_TOO_LONG = "E2BIG"
 _REQUEST_FIELD = "request"
 
@@ -73,7 +74,7 @@ async def run(ctx: RequestContext) -> Response:
         stdin=_as_bytes(body.stdin),
         inputs=inputs,
         limits=limits,
-        owner=f"{ctx.caller.id}:run",
+        owner=f"{ctx.caller.id}:.run",  # no session has a name like this
     )
 
     async def execute() -> ExecutionResult:
@@ -126,6 +127,9 @@ def _as_bytes(text: str) -> bytes:
 def _present_run(
     ctx: RequestContext, script: str, result: ExecutionResult, skill: str
 ) -> ScriptRunSchema:
+    files, skipped = _output_files(result), {**result.not_taken}
+    if any(file.base64 is None and file.url is None for file in files):
+        skipped |= dict.fromkeys(result.produced, _NOT_KEPT)
     return ScriptRunSchema(
         id=result.run_id,
         skill=skill,
@@ -140,8 +144,8 @@ def _present_run(
         timed_out=result.timed_out,
         truncated=result.truncated,
         isolation=result.isolation,
-        files=_output_files(result),
-        skipped_files={printable_path(name): why for name, why in result.not_taken.items()},
+        files=files,
+        skipped_files={printable_path(name): why for name, why in skipped.items()},
     )
 
 
