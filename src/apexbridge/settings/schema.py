@@ -124,6 +124,8 @@ class ServerSettings(_Table):
     """Requests per minute and API key (token bucket); 0 for no limit."""
     drain_seconds: float = Field(default=20, ge=0, le=3_600)
     """Time for in-flight requests to finish at a graceful shutdown."""
+    watchdog_seconds: float = Field(default=60, ge=0, le=86_400)
+    """End a server whose event loop has been stuck for this long; 0 for never."""
     approval_seconds: float = Field(default=120, gt=0, le=86_400)
     """Timeout of a human approval (human in the loop); then the answer is no."""
     public_index: bool = False

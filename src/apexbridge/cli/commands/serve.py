@@ -19,6 +19,7 @@ from apexbridge.server import uvicorn_server
 from apexbridge.server.error_responses import unwrap_group
 from apexbridge.server.logs import configure_logging
 from apexbridge.server.request_guard import is_loopback
+from apexbridge.server.watchdog import watch_event_loop
 
 
 def serve(out: Output) -> None:
@@ -52,6 +53,10 @@ async def _serve(out: Output) -> signal.Signals | None:
         if settings.mcp:
             mounts["/mcp"] = mcp = await stack.enter_async_context(mcp_mount(runtime, settings))
             at_stop.append(mcp.close_subscriptions)
+        if settings.watchdog_seconds:
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            tasks.start_soon(watch_event_loop, settings.watchdog_seconds)
         return await uvicorn_server.serve(
             runtime,
             settings,

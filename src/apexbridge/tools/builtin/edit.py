@@ -19,7 +19,7 @@ from apexbridge.tools.builtin import charset_detection
 from apexbridge.tools.builtin.path_access import (
     ResolvedPath,
     open_parent,
-    open_regular,
+    open_target,
     resolve_path,
 )
 from apexbridge.tools.builtin.read import MAX_BYTES, read_text
@@ -228,7 +228,7 @@ class EditTool(TypedTool[EditArguments]):
 
 def _edit(target: ResolvedPath, wanted: EditArguments) -> str:
     with open_parent(target) as parent:
-        with open_regular(target, parent) as file:
+        with open_target(target, parent) as file:
             seen = os.fstat(file.fileno())
             data = read_text(target, file)
         if len(data) > MAX_BYTES:
