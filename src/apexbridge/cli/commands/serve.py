@@ -15,6 +15,8 @@ from apexbridge.cli.output import Output
 from apexbridge.errors import ConfigError
 from apexbridge.mcp_server.transports import mcp_mount
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.diagnostics import format_protected
+from apexbridge.runtime.protected_paths import protected_within
 from apexbridge.server import uvicorn_server
 from apexbridge.server.error_responses import unwrap_group
 from apexbridge.server.logs import configure_logging
@@ -28,6 +30,9 @@ def serve(out: Output) -> None:
     if not is_loopback(settings.host) and not open_key_store(out.config).has_any():
         raise ConfigError(code="bind_needs_key", host=settings.host)
     configure_logging(sys.stderr)
+    protected = protected_within(out.config)
+    if protected:
+        out.note(format_protected(out.diagnostic, out.config.project, protected))
     # uvloop does not support Windows.
     fast = {"use_uvloop": sys.platform != "win32"}
     try:
