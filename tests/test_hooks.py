@@ -3,11 +3,12 @@
 import contextlib
 import json
 import os
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import anyio
 import pytest
@@ -26,6 +27,7 @@ from apexbridge.permissions.engine import PermissionContext, decide
 from apexbridge.permissions.hook_protocol import Hook, HookEvent
 from apexbridge.permissions.rules import PermissionRequest, Rule, ToolPattern
 from apexbridge.permissions.wildcards import PathRoots
+from apexbridge.regular_files import open_regular
 from apexbridge.sandbox.backends import BubblewrapSandbox
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.sandbox.launcher import Launcher
@@ -391,6 +393,86 @@ async def test_a_program_that_is_not_there_denies(tmp_path: Path) -> None:
     verdict = await runner.fire(bash_call())
     assert "no program 'no-such-program'" in verdict.reason
     assert "missing.sh" in verdict.reason
+
+
+def _hostile_skill(place: Path) -> Path:
+    """Create a skill whose files are a FIFO, and links to a device and out of the skill."""
+    root = place / "skill"
+    root.mkdir()
+    (place / "outside.sh").write_text("#!/bin/sh\necho outside\n", encoding="utf-8")
+    os.mkfifo(root / "fifo.sh")
+    (root / "device.sh").symlink_to("/dev/ptmx")
+    (root / "link.sh").symlink_to(place / "outside.sh")
+    (root / "folder.sh").mkdir()
+    return root
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("/dev/ptmx", "outside of the skill"),
+        ("/dev/../dev/tty", "outside of the skill"),
+        ("/etc/passwd", "outside of the skill"),
+        ("../outside.sh", "outside of the skill"),
+        ("${CLAUDE_SKILL_DIR}/../outside.sh", "outside of the skill"),
+        ("./device.sh", "outside of the skill"),
+        ("./link.sh", "outside of the skill"),
+        ("./fifo.sh", "a FIFO"),
+        ("./folder.sh", "a directory"),
+    ],
+)
+async def test_a_hook_of_a_skill_starts_files_of_the_skill_only(
+    run: HookCommandRunner, tmp_path: Path, program: str, words: str
+) -> None:
+    runner = HookRunner(run)
+    root = _hostile_skill(tmp_path)
+    runner.register([Hook(event=PRE, command=(program,))], skill="s", root=root)
+    with anyio.fail_after(20):
+        verdict = await runner.fire(bash_call())
+    assert verdict.is_blocked
+    assert words in verdict.reason
+
+
+async def test_a_hook_of_settings_that_is_a_device_is_not_opened(
+    run: HookCommandRunner, tmp_path: Path
+) -> None:
+    runner = HookRunner(run)
+    runner.register([Hook(event=PRE, command=("/dev/ptmx",))], root=tmp_path)
+    with anyio.fail_after(20):
+        verdict = await runner.fire(bash_call())
+    assert verdict.is_blocked
+    assert "a device" in verdict.reason
+
+
+async def test_the_event_loop_runs_while_a_hooks_file_is_looked_at(
+    run: HookCommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran_in, loop = list[int](), threading.get_ident()
+
+    def opened(path: Path) -> BinaryIO:
+        ran_in.append(threading.get_ident())
+        return open_regular(path)
+
+    monkeypatch.setattr("apexbridge.hooks.open_regular", opened)
+    (tmp_path / "guard.sh").write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
+    runner = HookRunner(run)
+    runner.register([Hook(event=PRE, command=("./guard.sh",))], skill="s", root=tmp_path)
+    verdict = await runner.fire(bash_call())
+    assert not verdict.is_blocked
+    assert ran_in
+    assert loop not in ran_in
+
+
+@pytest.mark.parametrize("program", ["/bin/bash", "/usr/bin/env", "bash"])
+async def test_a_hook_of_a_skill_may_start_programs_of_the_system(
+    run: HookCommandRunner, tmp_path: Path, program: str
+) -> None:
+    words = ("bash",) if program.endswith("env") else ()
+    command = (program, *words, "-c", "echo no >&2; exit 2")
+    runner = HookRunner(run)
+    runner.register([Hook(event=PRE, command=command)], skill="s", root=tmp_path)
+    verdict = await runner.fire(bash_call())
+    assert (verdict.outcome, verdict.reason) == ("block", "no")
 
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

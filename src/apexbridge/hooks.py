@@ -14,10 +14,11 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import anyio
+import anyio.to_thread
 
 from apexbridge.errors import ApexBridgeError
 from apexbridge.permissions.hook_protocol import (
@@ -30,6 +31,7 @@ from apexbridge.permissions.hook_protocol import (
     parse_hook_output,
     truncate_output,
 )
+from apexbridge.regular_files import open_regular
 from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.base import MIB, ExecutionResult, SandboxLimits
 from apexbridge.sandbox.interpreters import Interpreter
@@ -38,6 +40,7 @@ from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 
 log = logging.getLogger(__name__)
 
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _MAX_PAYLOAD = 10 * MIB
 _MAX_OUTPUT = MIB
 _ENV = Interpreter(program=Path("/usr/bin/env"))
@@ -71,11 +74,15 @@ class HookInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCommand:
-    """A hook command for the sandbox; `root` is readable, and relative paths start there."""
+    """A hook command for the sandbox; `root` is readable, and relative paths start there.
+
+    The hooks of a skill are confined: they start files of the skill and programs of the system.
+    """
 
     argv: tuple[str, ...]
     stdin: bytes
     root: Path | None
+    is_confined: bool = False
     project: Path
     seconds: float
 
@@ -235,6 +242,7 @@ class HookRunner:
             argv=hook.command,
             stdin=payload,
             root=entry.root,
+            is_confined=bool(entry.skill),
             project=occasion.cwd,
             seconds=hook.timeout_seconds,
         )
@@ -319,7 +327,9 @@ def sandbox_runner(
 
     async def run(command: HookCommand) -> ExecutionResult:
         executor = await open_executor()
-        return await executor.run(_to_job(command, within))
+        # In a thread: it reads files whose path the skill chose.
+        job = await anyio.to_thread.run_sync(_to_job, command, within, abandon_on_cancel=True)
+        return await executor.run(job)
 
     return run
 
@@ -333,14 +343,16 @@ def _to_job(command: HookCommand, limits: SandboxLimits) -> ScriptJob:
         _PATH_VARIABLE.sub(lambda found: places.get(found[1] or found[2], ""), word)
         for word in command.argv
     )
-    interpreter, flags, script, arguments = _resolve_program(program, rest, root)
+    interpreter, flags, script, arguments = _resolve_program(
+        program, rest, root, is_confined=command.is_confined
+    )
     return ScriptJob(
         interpreter=interpreter,
         flags=flags,
         script=script,
         arguments=tuple(arguments),
         read=() if root is None else (root,),
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **places},
+        env={"PATH": _SYSTEM_PATH, "LANG": "C.UTF-8", **places},
         stdin=command.stdin,
         limits=replace(
             limits,
@@ -352,13 +364,15 @@ def _to_job(command: HookCommand, limits: SandboxLimits) -> ScriptJob:
 
 
 def _resolve_program(
-    program: str, rest: list[str], root: Path | None
+    program: str, rest: list[str], root: Path | None, *, is_confined: bool
 ) -> tuple[Interpreter, tuple[str, ...], Path, Sequence[str]]:
     """Resolve interpreter, flags, script and arguments of a hook command."""
-    base = root or Path()  # an absolute path replaces it
+    path = PurePosixPath(program)
+    if str(path.parent) in _SYSTEM_PATH.split(":"):
+        program = path.name
     if "/" in program:
-        script = base / program
-        with script.open("rb") as file:
+        script = _confined_path(program, root) if is_confined else (root or Path()) / program
+        with open_regular(script.resolve()) as file:
             name, *flags = script_interpreter(file.readline(SHEBANG_BYTES), script.suffix)
         found = interpreters.find(name) if name else None
         if found is None:
@@ -368,8 +382,18 @@ def _resolve_program(
     if found is None:
         raise _HookFailedError(f"there is no program '{program}'")
     if rest and root is not None and program in _SCRIPT_INTERPRETERS:
-        script = base / rest[0]
+        script = root / rest[0]
         if script.is_file():
             return found, found.flags, script, rest[1:]
     starter = replace(_ENV, prefix=found.prefix)
     return starter, (), found.program, (*found.flags, *rest)
+
+
+def _confined_path(program: str, root: Path | None) -> Path:
+    """Return the path of a file inside the skill; symlinks that lead out of it are refused."""
+    if root is None:
+        raise _HookFailedError(f"'{program}' is a path, and the skill has no files")
+    target = (root / program).resolve()
+    if not target.is_relative_to(root):
+        raise _HookFailedError(f"'{program}' is outside of the skill")
+    return target

@@ -93,7 +93,7 @@ async def test_the_models_tools_cannot_read_the_store(
     data = ground.config.project / ".data"
     monkeypatch.setenv("APEXBRIDGE_DATA_DIR", str(data))
     data.mkdir()
-    for name in ("secrets.json", "secrets.key", "other.json"):
+    for name in ("secrets.json", "secrets.key", "other.md"):
         (data / name).write_text("marked-content", encoding="utf-8")
     reads = [call("Read", file_path=str(data / name)) for name in ("secrets.json", "secrets.key")]
     async with ScriptedServer() as model:
@@ -104,7 +104,7 @@ async def test_the_models_tools_cannot_read_the_store(
             await conversation.ask("read them")
         said = json.dumps(model.requests[-1]["messages"])
     assert said.count("marked-content") == 1
-    assert "other.json" in said
+    assert "other.md" in said
 
 
 async def test_the_same_error_from_python(ground: Ground) -> None:

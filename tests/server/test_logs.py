@@ -7,14 +7,13 @@ from collections.abc import Generator
 
 import pytest
 
+from apexbridge.redaction import REDACTED, redact
 from apexbridge.server.logs import (
-    REDACTED,
     REQUEST_ID,
     BatchedHandler,
     JsonFormatter,
     configure_logging,
     flush_logs,
-    redact,
 )
 from tests.deadline import within
 

@@ -186,10 +186,10 @@ def test_a_skill_md_that_cannot_be_opened_is_reported_with_the_reason(
 ) -> None:
     root = make_skill(tmp_path, "pdf", description="Reads PDF.")
 
-    def refuse(*_: object) -> int:
+    def refuse(*_: object, **_options: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("apexbridge.skills.parser.os.open", refuse)
+    monkeypatch.setattr("apexbridge.regular_files.os.open", refuse)
     reading = read_skill(root, USER)
     assert reading.skill is None
     assert _codes(reading) == ["skill_md_unreadable"]

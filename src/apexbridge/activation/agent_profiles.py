@@ -7,7 +7,6 @@ that an edit counts at once. A profile only ever narrows what the session may do
 
 import difflib
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from apexbridge.errors import AgentNotFoundError, ConfigError, SkillNotInvocableError
 from apexbridge.permissions.rules import ToolPattern
+from apexbridge.regular_files import read_regular
 from apexbridge.skills.model import Origin, Problem, Skill, ToolPatterns
 from apexbridge.skills.parser import parse_document
 from apexbridge.tools.base import GENERAL_PURPOSE, AgentProfile
@@ -164,12 +164,7 @@ def _read_file(path: Path, inside: Path | None) -> bytes:
     real = path.resolve(strict=True)
     if inside is not None and not real.is_relative_to(inside.resolve()):
         raise ValueError("it is a symlink out of the project or plugin")
-    # O_NONBLOCK: opening a FIFO must not wait for a writer.
-    descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("it is not a regular file")
-        data = file.read(MAX_BYTES + 1)
+    data = read_regular(real, MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ValueError(f"it is larger than {MAX_BYTES} bytes")
     return data

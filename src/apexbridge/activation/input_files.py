@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import BaseModel, ConfigDict, Field
 
 from apexbridge.errors import ToolInputError
+from apexbridge.regular_files import NotRegularFileError, read_regular
 
 MAX_INPUT_BYTES = 32 * 1024 * 1024
 """Size of all input files of a run together: they are in memory until the script starts."""
@@ -170,12 +171,10 @@ def _raise(error: OSError) -> None:
 
 def _read(path: Path, budget: int) -> bytes:
     """Read a regular file, not more than one byte over the budget."""
-    # O_NONBLOCK: opening a FIFO without a writer would block for ever.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise input_error(str(path), "it is not a plain file")
-        return file.read(budget + 1)
+    try:
+        return read_regular(path.resolve(), budget + 1)
+    except NotRegularFileError as error:
+        raise input_error(str(path), str(error)) from None
 
 
 def _path_problem(path: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from apexbridge.environments.installed import require_dependencies
 from apexbridge.errors import ScriptStartError
+from apexbridge.regular_files import open_regular
 from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.interpreters import Interpreter
 from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
@@ -64,7 +65,7 @@ def resolve_command(
         ScriptStartError: If its interpreter or its declared packages are missing.
         PermissionError: If it is a program without the executable bit.
     """
-    with script.open("rb") as file:
+    with open_regular(script) as file:
         head = file.readline(SHEBANG_BYTES)
     name, *words = script_interpreter(head, script.suffix)
     if module and not name.startswith("python"):
@@ -142,7 +143,7 @@ def _package_of(root: Path, script: Path) -> tuple[Path, str]:
 
     Python runs such a file as a module of its package only.
     """
-    with script.open("rb") as file:
+    with open_regular(script) as file:
         is_relative = _RELATIVE_IMPORT.search(file.read(_MAX_SOURCE_BYTES)) is not None
     parts, folder = [script.stem], script.parent
     while folder != root and folder.name.isidentifier():

@@ -16,6 +16,7 @@ from apexbridge.activation.script_command import (
 )
 from apexbridge.errors import ScriptStartError, ToolInputError
 from apexbridge.paths import safe_join
+from apexbridge.regular_files import open_regular
 from apexbridge.sandbox.base import ExecutionResult, SandboxLimits
 from apexbridge.sandbox.interceptor import Interceptor
 from apexbridge.sandbox.script_executor import ScriptExecutor, ScriptJob
@@ -166,7 +167,7 @@ def _for_this_system(paths: Iterable[Path]) -> list[Path]:
 def _is_script(path: Path) -> bool:
     if path.suffix or not path.is_file():
         return path.suffix.lower() in INTERPRETER_BY_SUFFIX and path.name != "__init__.py"
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(2) == b"#!"
 
 

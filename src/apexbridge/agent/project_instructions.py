@@ -1,11 +1,12 @@
 """Project instructions: the text of a project's `Agent.md`, for the system prompt."""
 
 import logging
-import os
 import stat
 from pathlib import Path
 
 from anyio import to_thread
+
+from apexbridge.regular_files import read_regular
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,6 @@ class ProjectInstructions:
 
 def _read_text(path: Path) -> str:
     """Read a file up to the limit; what is not UTF-8 is replaced."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(MAX_BYTES + 1)
+    data = read_regular(path, MAX_BYTES + 1)
     text = data[:MAX_BYTES].decode("utf-8", "replace").removeprefix("\ufeff").strip()
     return text + _CUT if len(data) > MAX_BYTES else text

@@ -27,6 +27,7 @@ from apexbridge.events import ToolFinished, ToolStarted
 from apexbridge.messages import ToolCall, ToolMessage, UserMessage
 from apexbridge.permissions.hook_protocol import HookEvent
 from apexbridge.permissions.rules import PermissionRequest
+from apexbridge.redaction import redact_credentials
 from apexbridge.tools.base import Tool, ToolContext, ToolRegistry, ToolResult
 
 log = logging.getLogger(__name__)
@@ -221,6 +222,7 @@ class ToolCallExecutor:
     ) -> None:
         self._session, self._record, self._observer = session, record, observer
         self._loops, self._max_concurrent = LoopDetector(limits.repeats), limits.calls_at_once
+        self._redacts = limits.redacts
         self.tools = ToolRegistry()
 
     @property
@@ -291,11 +293,14 @@ class ToolCallExecutor:
         )
 
     async def _dispatch(self, call: ToolCall, context: ToolContext) -> ToolCallOutcome:
-        if self._observer is None:
-            return await dispatch(call, self.tools, context)
-        self._observer.tool_started(call)
+        if self._observer is not None:
+            self._observer.tool_started(call)
         outcome = await dispatch(call, self.tools, context)
-        self._observer.tool_finished(call, outcome.result.text)
+        if self._redacts:
+            text = redact_credentials(outcome.result.text)
+            outcome = replace(outcome, result=replace(outcome.result, text=text))
+        if self._observer is not None:
+            self._observer.tool_finished(call, outcome.result.text)
         return outcome
 
     def _touched_paths(self, outcomes: Sequence[ToolCallOutcome]) -> list[Path]:

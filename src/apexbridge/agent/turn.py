@@ -34,6 +34,8 @@ class TurnLimits:
     """Number of subagents a turn may start."""
     window: int = 128_000
     """Context window of the model, in tokens."""
+    redacts: bool = True
+    """Whether credentials in the results of tools are hidden from the model."""
     compact_at: float = 0.8
     """Fraction of the context window from which on the history is compacted."""
 

@@ -23,6 +23,7 @@ from apexbridge.environments.needs import (
 from apexbridge.environments.node_imports import guess_node_packages
 from apexbridge.errors import ScriptStartError
 from apexbridge.paths import safe_join
+from apexbridge.regular_files import open_regular, read_regular
 from apexbridge.skills.shebang import shebang_requirements
 
 _PEP723_BLOCK = re.compile(
@@ -81,7 +82,7 @@ def inline_requirements(script: Path) -> tuple[str, ...] | None:
     Raises:
         ScriptStartError: If the metadata cannot be read.
     """
-    with script.open("rb") as file:
+    with open_regular(script) as file:
         head = file.read(_HEAD_BYTES)
     asked = shebang_requirements(head.split(b"\n", 1)[0])
     match = _PEP723_BLOCK.search(head.decode("utf-8", "replace").replace("\r\n", "\n"))
@@ -188,6 +189,6 @@ def _read(path: Path) -> str | None:
     try:
         if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
             return None
-        return path.read_text("utf-8-sig", errors="replace")
+        return read_regular(path, _MAX_FILE_BYTES).decode("utf-8-sig", "replace")
     except OSError:
         return None

@@ -15,6 +15,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from apexbridge.regular_files import read_regular
+
 _MAX_SOURCE_BYTES = 1024 * 1024
 _MAX_FILES = 400
 _SKIPPED_FOLDERS = frozenset(
@@ -83,7 +85,7 @@ def _imports(path: Path, _mtime: int, size: int) -> tuple[Import, ...]:
         return ()
     try:
         with warnings.catch_warnings(action="ignore"):  # invalid escapes of the script
-            tree = ast.parse(path.read_bytes())
+            tree = ast.parse(read_regular(path, _MAX_SOURCE_BYTES))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     reader = _ImportReader()

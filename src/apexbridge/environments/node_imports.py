@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from apexbridge.environments.needs import Package, node_package
+from apexbridge.regular_files import read_regular
 
 _SUFFIXES = frozenset({".js", ".mjs", ".cjs", ".ts", ".mts", ".cts"})
 _MAX_SOURCE_BYTES = 512 * 1024
@@ -35,7 +36,7 @@ def guess_node_packages(root: Path) -> Iterator[Package]:
         if not path.is_file() or path.stat().st_size > _MAX_SOURCE_BYTES:
             continue
         where = path.relative_to(root).as_posix()
-        for name in _imported(path.read_text("utf-8", errors="replace")):
+        for name in _imported(read_regular(path, _MAX_SOURCE_BYTES).decode("utf-8", "replace")):
             found = node_package(name, "*", where, "guess")
             if isinstance(found, Package):
                 yield found

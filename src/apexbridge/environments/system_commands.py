@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apexbridge.environments.import_scan import script_sources
+from apexbridge.regular_files import read_regular
 
 _SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _MAX_SOURCE_BYTES = 512 * 1024
@@ -86,7 +87,7 @@ def _python_commands(path: Path) -> Iterator[str]:
     try:
         if path.stat().st_size > _MAX_SOURCE_BYTES:
             return
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(read_regular(path, _MAX_SOURCE_BYTES))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
@@ -127,7 +128,7 @@ def _known(name: str) -> Iterator[str]:
 def _shell_commands(path: Path) -> Iterator[str]:
     """Yield known commands at the start of a simple command, or after `command -v`."""
     try:
-        text = path.read_text("utf-8", errors="replace")[:_MAX_SOURCE_BYTES]
+        text = read_regular(path, _MAX_SOURCE_BYTES).decode("utf-8", "replace")
     except OSError:
         return
     for line in text.splitlines():

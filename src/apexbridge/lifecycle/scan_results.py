@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.errors import SkillDangerousError, StorageError
 from apexbridge.paths import replace_bytes, storage_errors
+from apexbridge.regular_files import read_regular
 from apexbridge.scanner.report import Report
 from apexbridge.scanner.rules import RISK_LEVELS, RiskLevel
 from apexbridge.scanner.scan import scan_skill
@@ -40,7 +41,7 @@ def scan_folder(root: Path, others: Mapping[str, str] | None = None, origin: str
                 is_partial = True
                 break
             # One byte over the limit shows the scanner that the file was truncated.
-            data = _read_limited(root / entry.path, min(remaining, DEFAULT_LIMITS.file_bytes + 1))
+            data = read_regular(root / entry.path, min(remaining, DEFAULT_LIMITS.file_bytes + 1))
             remaining -= len(data)
             files.append(ScannedFile(path=entry.path, data=data, executable=entry.executable))
     except OSError:
@@ -55,11 +56,6 @@ def scan_folder(root: Path, others: Mapping[str, str] | None = None, origin: str
             origin=origin,
         )
     )
-
-
-def _read_limited(path: Path, limit: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(limit)
 
 
 class ScanSummary(BaseModel):

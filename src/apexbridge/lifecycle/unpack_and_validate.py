@@ -28,6 +28,7 @@ from apexbridge.lifecycle.zip.archive import (
     inspect_archive,
 )
 from apexbridge.lifecycle.zip.limits import ArchiveFile, limit_exceeded
+from apexbridge.regular_files import open_regular
 from apexbridge.scanner.report import Report
 from apexbridge.skills import links, names, tree
 from apexbridge.skills.document import inline_commands
@@ -136,7 +137,7 @@ def _copy_folder(source: Path, target: Path) -> None:
     for entry in files_to_pack(source, with_evals=True):
         place = target / entry.path
         place.parent.mkdir(parents=True, exist_ok=True)
-        with (source / entry.path).open("rb") as old, place.open("xb") as new:
+        with open_regular((source / entry.path).resolve()) as old, place.open("xb") as new:
             shutil.copyfileobj(old, new)
             os.fchmod(new.fileno(), 0o755 if entry.executable else 0o644)
 
@@ -246,7 +247,7 @@ def inspect_skill(
 
 def _find_scripts(root: Path, files: tuple[ArchiveFile, ...]) -> Iterator[ScriptFile]:
     for file in files:
-        with (root / file.path).open("rb") as opened:
+        with open_regular(root / file.path) as opened:
             runner, *_ = script_interpreter(opened.readline(SHEBANG_BYTES), file.path.suffix)
         if runner or file.executable:
             yield ScriptFile(path=str(file.path), runner=runner, executable=file.executable)

@@ -18,6 +18,7 @@ from typing import Literal
 
 from apexbridge.errors import SkillVersionError, StorageError
 from apexbridge.paths import exchange_dirs, fsync_dir, recover_exchange, remove_tree, storage_errors
+from apexbridge.regular_files import read_regular
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Fingerprint, Origin, Provenance
@@ -299,7 +300,7 @@ class _DiffSide:
         path = self.root / self.entry.path
         if self.entry.kind == "link":
             return f"-> {path.readlink()}\n".encode("utf-8", "replace")
-        return path.read_bytes() if self.entry.kind == "file" else b""
+        return read_regular(path, self.entry.size) if self.entry.kind == "file" else b""
 
 
 def _files_by_path(root: Path) -> dict[PurePosixPath, tree.TreeEntry]:

@@ -33,6 +33,7 @@ from apexbridge.permissions.rules import Effect, Rule, ToolPattern, resolve_syml
 from apexbridge.permissions.wildcards import PathRoots
 from apexbridge.runtime.agent_folders import agent_folders
 from apexbridge.runtime.model_factory import ModelHandle
+from apexbridge.runtime.protected_paths import protection_rules
 from apexbridge.runtime.script_runner import ScriptRunner
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Config
@@ -139,6 +140,7 @@ class AgentFactory:
                     depth=settings.agent.max_subagent_depth,
                     children=settings.agent.max_subagents,
                     window=model.window,
+                    redacts=settings.agent.redact_credentials,
                 ),
             )
         )
@@ -153,7 +155,6 @@ class AgentFactory:
             runner.executor,
             limits=runner.limits,
             may_read=self.permissions.may_read,
-            protected=(self._config.data,),
         )
         for tool, aliases in builtin:
             registry.add(tool, aliases=aliases)
@@ -207,12 +208,7 @@ def create_permission_checker(config: Config) -> PermissionChecker:
 
 def permission_rules(config: Config) -> Iterator[Rule]:
     """Yield the rules of settings; the first ones protect the data directory and the secrets."""
-    data = ToolPattern("Write", f"/{config.data}/**")
-    yield Rule(effect="deny", pattern=data, reason="it is this program's own data")
-    for file in (config.data / "secrets.json", config.secret_key_file):
-        yield Rule(
-            effect="deny", pattern=ToolPattern("Read", f"/{file}"), reason="it holds secrets"
-        )
+    yield from protection_rules(config)
     chosen = config.settings.permissions
     effects: dict[Effect, tuple[str, ...]] = {
         "deny": chosen.deny,

@@ -6,7 +6,7 @@ import platform
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -23,6 +23,7 @@ from apexbridge.locales import Language
 from apexbridge.paths import commit_dir
 from apexbridge.runtime.agent_folders import agent_folders
 from apexbridge.runtime.container import Runtime
+from apexbridge.runtime.protected_paths import protected_within
 from apexbridge.runtime.script_runner import ResourceControls
 from apexbridge.sandbox.backend_selection import CanaryResult, SandboxSelection
 from apexbridge.settings import ENVIRONMENT, Config, flatten
@@ -31,6 +32,7 @@ from apexbridge.skills import frontmatter
 CheckState = Literal["ok", "warn", "fail"]
 
 _REDACTED = "**********"
+_SHOWN_PATHS = 3
 _USER_INFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 _SECRET_NAME = re.compile(r"key|token|secret|passw|credential|authorization", re.IGNORECASE)
 
@@ -68,7 +70,9 @@ async def run_checks(
     data = await anyio.to_thread.run_sync(_data_dir_check, translate, config)
     async with opened as runtime:
         skills = await _runtime_checks(translate, runtime)
-    return [*_platform_checks(translate), data, *skills, _variables_check(translate, config)]
+    project = await anyio.to_thread.run_sync(_project_check, translate, config)
+    variables = _variables_check(translate, config)
+    return [*_platform_checks(translate), data, project, *skills, variables]
 
 
 def checks_to_json(config: Config, checks: list[Check]) -> dict[str, Any]:
@@ -223,6 +227,21 @@ async def _agents_check(translate: Translate, runtime: Runtime) -> Check:
             pass  # its file is among the broken ones
     text = "; ".join(broken) or translate("agents_ok", count=len(found))
     return Check(name=translate("check_agents"), state="warn" if broken else "ok", detail=text)
+
+
+def _project_check(translate: Translate, config: Config) -> Check:
+    """Warn of a project, as a home folder, with keys and passwords that tools are kept from."""
+    name, found = translate("check_project"), protected_within(config)
+    if not found:
+        return Check(name=name, state="ok", detail=str(config.project))
+    return Check(name=name, state="warn", detail=format_protected(translate, config.project, found))
+
+
+def format_protected(translate: Translate, project: Path, found: Sequence[Path]) -> str:
+    """Return what it means that a project contains protected paths."""
+    more = f" (+{len(found) - _SHOWN_PATHS})" if len(found) > _SHOWN_PATHS else ""
+    names = ", ".join(map(str, found[:_SHOWN_PATHS])) + more
+    return translate("project_protected", project=project, paths=names)
 
 
 def _variables_check(translate: Translate, config: Config) -> Check:

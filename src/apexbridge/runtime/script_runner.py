@@ -4,7 +4,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from apexbridge.errors import SandboxUnavailableError, ToolFailedError
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.runtime.dependency_service import DependencyService
 from apexbridge.runtime.file_store import FileStore, new_id, put_or_warn
+from apexbridge.runtime.protected_paths import protected_paths
 from apexbridge.runtime.run_store import RunStore
 from apexbridge.runtime.script_secrets import ScriptSecrets
 from apexbridge.sandbox import child_process, interpreters
@@ -264,12 +265,14 @@ class ScriptRunner:
         return await self.dependencies.explain(call, await run_script(call, executor, prepare))
 
     def _create_executor(self, sandbox: Sandbox) -> ScriptExecutor:
+        protected = _resolve_all(protected_paths(self._config))
         pool_size = self._config.settings.sandbox.warm_pool_size
         if not pool_size or not isinstance(sandbox, Backend):
-            return ScriptExecutor(sandbox, self._workspaces)
+            return ScriptExecutor(sandbox, self._workspaces, protected=protected)
         pool = WarmPool(sandbox, self._workspaces, capacity=pool_size)
-        return ScriptExecutor(sandbox, self._workspaces, self._stack.enter_context(closing(pool)))
+        self._stack.enter_context(closing(pool))
+        return ScriptExecutor(sandbox, self._workspaces, pool, protected=protected)
 
 
-def _resolve_all(paths: list[Path]) -> tuple[Path, ...]:
+def _resolve_all(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(path.resolve() for path in paths)

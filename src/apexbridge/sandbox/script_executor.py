@@ -1,13 +1,14 @@
 """Script executor: run a script in a private workspace, in a warm sandbox or a cold one."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
+from apexbridge.errors import PermissionDeniedError
 from apexbridge.sandbox import child_process, interpreters
 from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox, SandboxLimits
 from apexbridge.sandbox.execution import (
@@ -58,8 +59,14 @@ class ScriptExecutor:
     """Run jobs in a sandbox, each in a workspace that is removed afterwards."""
 
     def __init__(
-        self, sandbox: Sandbox, workspaces: Workspaces, pool: WarmPool | None = None
+        self,
+        sandbox: Sandbox,
+        workspaces: Workspaces,
+        pool: WarmPool | None = None,
+        *,
+        protected: Sequence[Path] = (),
     ) -> None:
+        self._protected = protected
         self._sandbox = sandbox
         self._workspaces = workspaces
         self._pool = pool
@@ -80,6 +87,7 @@ class ScriptExecutor:
 
         Raises:
             ValueError: If an argument holds NUL.
+            PermissionDeniedError: If a protected path is in a folder that the job may reach.
             StorageError: If an input's name leads outside, or the disk refuses.
         """
         reject_nul((*job.argv, *job.env, *job.env.values()))
@@ -112,6 +120,7 @@ class ScriptExecutor:
 
     def _lease(self, job: ScriptJob) -> SandboxLease:
         """Lease a warm sandbox that matches, else a cold workspace; write the inputs."""
+        self._refuse_protected(job)
         key = self._key(job)
         lease = None
         if self._pool is not None and key is not None and self._command_frame(key, job) is not None:
@@ -123,6 +132,13 @@ class ScriptExecutor:
             lease.close()
             raise
         return lease
+
+    def _refuse_protected(self, job: ScriptJob) -> None:
+        """Refuse folders around a protected path: not every backend can leave a part of one out."""
+        for folder in (*job.read, *job.write):
+            for path in self._protected:
+                if path.is_relative_to(folder) and path.exists():
+                    raise PermissionDeniedError(code="path_protected", path=path, folder=folder)
 
     def _key(self, job: ScriptJob) -> PoolKey | None:
         """Return the warm-pool key of a job; None if a warm sandbox cannot be used."""

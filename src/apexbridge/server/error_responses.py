@@ -35,7 +35,7 @@ from apexbridge.errors import (
     ToolError,
     UnsafePathError,
 )
-from apexbridge.server.logs import redact
+from apexbridge.redaction import redact
 from apexbridge.skills.model import Problem
 
 _CODES_BY_STATUS: Mapping[int, tuple[str, ...]] = {

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -12,33 +11,13 @@ from typing import Any, TextIO
 
 import orjson
 
+from apexbridge.redaction import redact
+
 REQUEST_ID: ContextVar[str] = ContextVar("request", default="")
 """Request id of the current context."""
-REDACTED = "[hidden]"
 _ENCODER = json.JSONEncoder(default=str)
 _MAX_CHARS = 20_000
 _MAX_LINES = 64
-_SECRET_PATTERN = re.compile(
-    r"""
-      \b(?:apx_|sk-|sk_|rk_|pk-|ghp_|gho_|github_pat_|glpat-|xox[abprs]-|hf_|AIza|AKIA)
-        [A-Za-z0-9_\-]{6,}
-    | (?i:(?<=bearer\ )|(?<=basic\ ))[^\s"',;]{8,}
-    | (?<=://)[^/\s:@"']+:[^/\s@"']+(?=@)
-    | (?i:(?<=[?&\#])(?:api[_-]?key|key|token|access_token|secret|password|sig|signature)=)[^&\s"']+
-    | (?i:\b(?:x-api-key|api[_-]?key|apexbridge_session|password|secret)["']?\s*[:=]\s*["']?)
-        [^\s"',;&]+
-    """,
-    re.VERBOSE,
-)
-
-
-def redact(text: str) -> str:
-    """Replace API keys, passwords and tokens in a text.
-
-    >>> redact("Incorrect API key provided: sk-proj-0123456789.")
-    'Incorrect API key provided: [hidden].'
-    """
-    return _SECRET_PATTERN.sub(REDACTED, text)
 
 
 class JsonFormatter(logging.Formatter):

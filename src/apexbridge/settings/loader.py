@@ -51,6 +51,8 @@ class Config:
     language: locales.Language
     config_home: Path | None = None
     """`$XDG_CONFIG_HOME`, or `~/.config`."""
+    user_file: Path | None = None
+    """The user's `config.toml`, whether it is there or not."""
     unknown_variables: tuple[str, ...] = ()
     """`APEXBRIDGE_*` variables that match no setting, most likely typos."""
     deprecated: tuple[Deprecation, ...] = ()
@@ -174,6 +176,7 @@ def load(
         project=place,
         home=home,
         config_home=Path(variables.get("XDG_CONFIG_HOME") or home / ".config"),
+        user_file=user_file,
         language=_choose_language(settings, variables),
         unknown_variables=tuple(_unknown_variables(variables, settings)),
         deprecated=tuple(layers.deprecated),

@@ -15,6 +15,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from apexbridge.settings.validators import (
+    SECRET_PATHS,
     Aliases,
     Embedder,
     Hooks,
@@ -124,6 +125,8 @@ class ServerSettings(_Table):
     """Requests per minute and API key (token bucket); 0 for no limit."""
     drain_seconds: float = Field(default=20, ge=0, le=3_600)
     """Time for in-flight requests to finish at a graceful shutdown."""
+    watchdog_seconds: float = Field(default=60, ge=0, le=86_400)
+    """End a server whose event loop has been stuck for this long; 0 for never."""
     approval_seconds: float = Field(default=120, gt=0, le=86_400)
     """Timeout of a human approval (human in the loop); then the answer is no."""
     public_index: bool = False
@@ -310,6 +313,8 @@ class AgentSettings(_Table):
     """Token budget of a turn, input and output."""
     timeout_seconds: float = Field(default=900, gt=0, le=86_400)
     """Timeout of a turn."""
+    redact_credentials: bool = True
+    """Hide API keys, tokens and private keys in the results of tools from the model."""
     max_subagent_depth: int = Field(default=3, ge=0, le=10)
     """Maximum depth of nested subagents."""
     max_subagents: int = Field(default=8, ge=0, le=100)
@@ -335,6 +340,8 @@ class PermissionSettings(_Table):
     """Requires human approval each time."""
     deny: ToolPatterns = ()
     """Denied."""
+    protected: StringList = SECRET_PATHS
+    """Files and folders that no tool, hook or script reaches, besides the data folder's own."""
 
 
 class Settings(BaseSettings):

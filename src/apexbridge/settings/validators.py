@@ -122,3 +122,12 @@ ToolPatterns = Annotated[
     tuple[str, ...], BeforeValidator(_split_tool_patterns), AfterValidator(_check_tool_patterns)
 ]
 Hooks = Annotated[dict[str, Any], BeforeValidator(parse_json), AfterValidator(_check_hooks)]
+
+
+SECRET_PATHS = (
+    "~/.ssh", "~/.gnupg", "~/.password-store", "~/.local/share/keyrings", "~/.netrc",
+    "~/.aws", "~/.azure", "~/.config/gcloud", "~/.kube", "~/.docker/config.json",
+    "~/.git-credentials", "~/.config/gh", "~/.npmrc", "~/.pypirc", "~/.pgpass",
+    "~/.vault-token", "~/.codex/auth.json", "~/.claude/.credentials.json",
+)  # fmt: skip
+"""Where programs usually keep keys and passwords."""

@@ -1,6 +1,5 @@
 """Parse SKILL.md leniently to a manifest and a skill, with a problem for each deviation."""
 
-import os
 import re
 import stat
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from apexbridge import path_patterns
 from apexbridge.errors import ConfigError
 from apexbridge.permissions.hook_protocol import Hook, parse_hooks
 from apexbridge.permissions.rules import ToolPattern
+from apexbridge.regular_files import read_regular
 from apexbridge.skills import document, frontmatter, names, tree
 from apexbridge.skills.document import SKILL_MD, Document, line_location
 from apexbridge.skills.frontmatter import Frontmatter, Repair
@@ -219,9 +219,7 @@ def _read_regular(path: Path) -> bytes | Problem:
         if not stat.S_ISREG(status.st_mode):
             kind = tree.file_kind(status.st_mode)
             return Problem.error("skill_md_not_a_file", path.name, kind=kind)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            data = file.read(MAX_SKILL_MD_BYTES + 1)
+        data = read_regular(path, MAX_SKILL_MD_BYTES + 1)
     except OSError as error:
         detail = error.strerror or str(error)
         return Problem.error("skill_md_unreadable", path.name, detail=detail)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
+from apexbridge.regular_files import open_regular
 from apexbridge.skills.model import Fingerprint, Problem
 
 MARKER = ".vectorized"
@@ -125,8 +126,7 @@ def _content(path: Path, entry: TreeEntry) -> bytes:
         return _hash(os.fsencode(path.readlink()))
     if entry.kind == "device":
         return bytes(32)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 

@@ -8,6 +8,7 @@ import anyio.to_thread
 
 from apexbridge.errors import SkillNotFoundError, SourceError
 from apexbridge.paths import safe_join
+from apexbridge.regular_files import read_regular
 from apexbridge.skills import tree
 from apexbridge.skills.model import (
     Fingerprint,
@@ -247,7 +248,7 @@ class FolderSource(BaseSource):
     def _resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
         target = safe_join(self._folder_of(skill), path.as_posix())
         try:
-            return SkillResource(skill=skill, path=path, data=target.read_bytes())
+            return SkillResource(skill=skill, path=path, data=read_regular(target))
         except OSError as error:
             raise SourceError(f"{path}: {error.strerror}", source=self.id) from None
 

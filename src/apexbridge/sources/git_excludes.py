@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from apexbridge.regular_files import read_regular
+
 _SYSTEM_CONFIG = Path("/etc/gitconfig")
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*("(?:[^"\\]|\\.)*")?\s*\]')
 _VARIABLE = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=[^\S\n]*")
@@ -102,10 +104,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
 def read_small_file(path: Path) -> str:
     """Read a regular file; empty if there is none or it cannot be read."""
     try:
-        if not path.is_file():  # a named pipe would block
-            return ""
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES)
+        data = read_regular(path.resolve(), _MAX_BYTES)
     except (OSError, ValueError):
         return ""
     return data.decode("utf-8", "replace").replace("\r\n", "\n")

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -10,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import anyio.to_thread
 
 from apexbridge.errors import SkillNotFoundError, SourceError
+from apexbridge.regular_files import FLAGS, open_regular
 from apexbridge.skills import document, tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import (
@@ -32,8 +32,6 @@ from apexbridge.skills.parser import (
 from apexbridge.sources.base import NAMESPACE_SEPARATOR, BaseSource, Scan, name_part
 from apexbridge.sources.directory_scanner import is_skipped
 from apexbridge.sources.folders import DEFAULT_LIMITS, FolderSource, ScanLimits
-
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class LegacySource(BaseSource):
@@ -197,16 +195,13 @@ class LegacySource(BaseSource):
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 for part in path.parts[:-1]:
-                    below = os.open(part, _READ | os.O_DIRECTORY, dir_fd=folder)
+                    below = os.open(part, FLAGS | os.O_DIRECTORY, dir_fd=folder)
                     os.close(folder)
                     folder = below
-                descriptor = os.open(path.name, _READ, dir_fd=folder)
+                with open_regular(path.name, dir_fd=folder) as file:
+                    data = file.read(MAX_SKILL_MD_BYTES + 1)
             finally:
                 os.close(folder)
-            with os.fdopen(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    return _unreadable("it is not a regular file")
-                data = file.read(MAX_SKILL_MD_BYTES + 1)
         except OSError as error:
             return _unreadable(error.strerror or str(error))
         if len(data) > MAX_SKILL_MD_BYTES:

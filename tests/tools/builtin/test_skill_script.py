@@ -174,7 +174,7 @@ async def test_a_folder_is_given_without_what_rules_and_gitignore_exclude(home: 
         listed, _, note = result.partition("\n\n")
         assert listed == "./data/.gitignore\n./data/a.csv\n./data/deep/b.csv"
         assert "data/secret.env (a rule denies it)" in note
-        assert "data/out (a link)" in note
+        assert "data/out (it is a symlink, not a regular file)" in note
         assert "data/ (1 that .gitignore names)" in note
 
 

@@ -15,10 +15,13 @@ from apexbridge.cli.output import Output
 from apexbridge.errors import ConfigError
 from apexbridge.mcp_server.transports import mcp_mount
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.diagnostics import format_protected
+from apexbridge.runtime.protected_paths import protected_within
 from apexbridge.server import uvicorn_server
 from apexbridge.server.error_responses import unwrap_group
 from apexbridge.server.logs import configure_logging
 from apexbridge.server.request_guard import is_loopback
+from apexbridge.server.watchdog import watch_event_loop
 
 
 def serve(out: Output) -> None:
@@ -27,6 +30,9 @@ def serve(out: Output) -> None:
     if not is_loopback(settings.host) and not open_key_store(out.config).has_any():
         raise ConfigError(code="bind_needs_key", host=settings.host)
     configure_logging(sys.stderr)
+    protected = protected_within(out.config)
+    if protected:
+        out.note(format_protected(out.diagnostic, out.config.project, protected))
     # uvloop does not support Windows.
     fast = {"use_uvloop": sys.platform != "win32"}
     try:
@@ -52,6 +58,10 @@ async def _serve(out: Output) -> signal.Signals | None:
         if settings.mcp:
             mounts["/mcp"] = mcp = await stack.enter_async_context(mcp_mount(runtime, settings))
             at_stop.append(mcp.close_subscriptions)
+        if settings.watchdog_seconds:
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            tasks.start_soon(watch_event_loop, settings.watchdog_seconds)
         return await uvicorn_server.serve(
             runtime,
             settings,

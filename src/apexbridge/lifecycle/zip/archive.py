@@ -30,6 +30,7 @@ from apexbridge.lifecycle.zip.records import (
     zip_from_bytes,
 )
 from apexbridge.paths import storage_errors
+from apexbridge.regular_files import read_regular
 from apexbridge.skills import links, tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.validator import Package
@@ -189,7 +190,7 @@ def pack_skill(root: Path, name: str, *, with_evals: bool = False) -> bytes:
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for entry in entries:
-            data = (root / entry.path).read_bytes()
+            data = read_regular(root / entry.path)
             path = f"{name}/{entry.path}" if name else str(entry.path)
             member = zipfile.ZipInfo(_encodable(path), _EPOCH)
             member.create_system = 3  # Unix, for reproducible bytes

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from apexbridge.errors import ArchiveError, RequestError, SkillNotFoundError
 from apexbridge.lifecycle.zip.archive import pack_skill
+from apexbridge.regular_files import read_regular
 from apexbridge.runtime import Runtime
 from apexbridge.server.routing import RequestContext, Router
 from apexbridge.server.skills.presenters import make_etag
@@ -236,7 +237,7 @@ def _read_file(skill: Skill, path: str) -> bytes | None:
     if wanted is None or skill.root is None:
         return None
     try:
-        data = (skill.root / path).read_bytes()
+        data = read_regular(skill.root / path)
     except OSError:
         return None
     return data if _digest(data) == wanted else None
@@ -266,7 +267,7 @@ def _digests(root: Path) -> list[tuple[str, str]]:
     found = list[tuple[str, str]]()
     for entry in sorted(tree.entries(root), key=lambda entry: entry.path.as_posix()):
         if entry.kind == "file" and not tree.is_junk(entry.path):
-            found.append((entry.path.as_posix(), _digest((root / entry.path).read_bytes())))
+            found.append((entry.path.as_posix(), _digest(read_regular(root / entry.path))))
     return found
 
 

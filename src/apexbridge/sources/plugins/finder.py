@@ -4,7 +4,6 @@ Manifests of Claude Code and of the Agent Plugins specification are read, those 
 where there is neither. A folder without any manifest is a plugin by its folders.
 """
 
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 from apexbridge.errors import UnsafePathError
 from apexbridge.paths import safe_join
+from apexbridge.regular_files import read_regular
 from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Severity
 from apexbridge.sources.base import name_part
@@ -322,9 +322,7 @@ class _PluginSearch:
             kind = "link" if path.parent.is_symlink() else tree.file_kind(status.st_mode)
             detail = f"it is a {kind}, not a regular file"
             if kind == "file":
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-                with os.fdopen(descriptor, "rb") as file:
-                    data = file.read(MAX_BYTES + 1)
+                data = read_regular(path, MAX_BYTES + 1)
                 if len(data) <= MAX_BYTES:
                     return data
                 detail = f"it has more than {MAX_BYTES} bytes"

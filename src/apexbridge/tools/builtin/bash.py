@@ -62,9 +62,7 @@ class BashTool(TypedTool[BashArguments]):
         self,
         executor: Callable[[], Awaitable[ScriptExecutor]],
         limits: Callable[[], SandboxLimits] = SandboxLimits,
-        protected: Sequence[Path] = (),
     ) -> None:
-        self._protected = protected
         self._executor = executor
         self._limits = limits
         description = (
@@ -149,10 +147,6 @@ class BashTool(TypedTool[BashArguments]):
         if odd:
             detail = f"{min(odd)} is the system's and cannot be a workspace"
             raise ToolFailedError(detail, name=self.spec.name)
-        for folder in self._protected:
-            if any(folder.resolve().is_relative_to(root) for root in real):
-                detail = f"the workspace holds {folder}, which no command may change"
-                raise ToolFailedError(detail, name=self.spec.name)
         return real
 
 

@@ -14,12 +14,13 @@ from pydantic import AliasChoices, Field
 from apexbridge.errors import StorageError, ToolInputError
 from apexbridge.paths import replace_bytes
 from apexbridge.permissions.rules import PermissionRequest
+from apexbridge.redaction import HIDDEN_CREDENTIAL
 from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin import charset_detection
 from apexbridge.tools.builtin.path_access import (
     ResolvedPath,
     open_parent,
-    open_regular,
+    open_target,
     resolve_path,
 )
 from apexbridge.tools.builtin.read import MAX_BYTES, read_text
@@ -142,6 +143,7 @@ class WriteTool(TypedTool[WriteArguments]):
 
     async def run(self, arguments: WriteArguments, context: ToolContext) -> ToolResult:
         """Write the file."""
+        _reject_hidden(arguments.content, self.spec.name)
         target = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
         data = arguments.content.encode()
         is_new = await anyio.to_thread.run_sync(write_file, target, data)
@@ -221,14 +223,25 @@ class EditTool(TypedTool[EditArguments]):
         """Replace the string."""
         if arguments.old_string == arguments.new_string:
             raise ToolInputError("'old_string' and 'new_string' are the same", name=self.spec.name)
+        _reject_hidden(arguments.new_string, self.spec.name)
         target = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
         text = await anyio.to_thread.run_sync(_edit, target, arguments)
         return ToolResult(text=text, touched=(target.path,))
 
 
+def _reject_hidden(text: str, tool: str) -> None:
+    """Refuse to write the stand-in of a credential, which would replace the credential itself."""
+    if HIDDEN_CREDENTIAL in text:
+        detail = (
+            f"the text has '{HIDDEN_CREDENTIAL}', which stands for a key that you were not shown: "
+            "leave those lines as they are"
+        )
+        raise ToolInputError(detail, name=tool)
+
+
 def _edit(target: ResolvedPath, wanted: EditArguments) -> str:
     with open_parent(target) as parent:
-        with open_regular(target, parent) as file:
+        with open_target(target, parent) as file:
             seen = os.fstat(file.fileno())
             data = read_text(target, file)
         if len(data) > MAX_BYTES:

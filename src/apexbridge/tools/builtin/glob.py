@@ -14,14 +14,13 @@ from pydantic import AliasChoices, Field
 from apexbridge.errors import ToolInputError
 from apexbridge.path_patterns import PathMatcher, compile_patterns, parse_gitignore
 from apexbridge.permissions.rules import PermissionRequest
+from apexbridge.regular_files import open_regular
 from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin.path_access import (
     DIRECTORY_FLAGS,
-    NotRegularFileError,
     ResolvedPath,
     display_path,
     open_directory,
-    open_entry,
     resolve_path,
 )
 from apexbridge.tools.truncation import truncate_text
@@ -129,9 +128,9 @@ class FileWalk:
 
 def _load_ignore_file(directory: int, prefix: str) -> Iterator[IgnoreFile]:
     try:
-        with open_entry(directory, _IGNORE_FILE) as file:
+        with open_regular(_IGNORE_FILE, dir_fd=directory) as file:
             text = file.read(_MAX_IGNORE_BYTES).decode("utf-8", "replace")
-    except (OSError, NotRegularFileError):
+    except OSError:
         return
     yield IgnoreFile(prefix, parse_gitignore(text))
 

@@ -13,6 +13,7 @@ from pydantic import AliasChoices, Field, field_validator
 from apexbridge.errors import ToolInputError
 from apexbridge.path_patterns import PathMatcher
 from apexbridge.permissions.rules import PermissionRequest
+from apexbridge.regular_files import open_regular
 from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin import charset_detection
 from apexbridge.tools.builtin.glob import (
@@ -25,14 +26,12 @@ from apexbridge.tools.builtin.glob import (
     skipped_summary,
 )
 from apexbridge.tools.builtin.path_access import (
-    NotRegularFileError,
     ResolvedPath,
     display_path,
     is_directory,
     open_directory,
-    open_entry,
     open_parent,
-    open_regular,
+    open_target,
     resolve_path,
 )
 from apexbridge.tools.builtin.read import split_lines
@@ -231,7 +230,7 @@ class GrepTool(TypedTool[GrepArguments]):
             if is_directory(target):
                 self._search_directory(target, globs, search, context)
             else:
-                with open_parent(target) as parent, open_regular(target, parent) as file:
+                with open_parent(target) as parent, open_target(target, parent) as file:
                     _search_file(search, file, target.path, target.cwd)
         except SearchTimeoutError:
             search.walk.stopped = "because the time was up"
@@ -249,9 +248,9 @@ class GrepTool(TypedTool[GrepArguments]):
                 if not self._may_read(full_path, context):
                     continue
                 try:
-                    with open_entry(parent, name) as file:
+                    with open_regular(name, dir_fd=parent) as file:
                         _search_file(search, file, full_path, target.cwd)
-                except (OSError, NotRegularFileError):
+                except OSError:
                     continue
 
 

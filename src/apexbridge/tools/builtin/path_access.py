@@ -19,20 +19,11 @@ from typing import BinaryIO
 
 from apexbridge.errors import ToolFailedError, ToolInputError
 from apexbridge.permissions.rules import PermissionRequest
+from apexbridge.regular_files import NotRegularFileError, open_regular
 from apexbridge.tools.base import ToolContext
 
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: opening a FIFO without a writer would block for ever.
-REGULAR_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_PATH = 4_096
-_FILE_TYPES = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFLNK: "a link",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,46 +156,18 @@ def _os_error_text(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def open_regular(target: ResolvedPath, parent: int) -> BinaryIO:
+def open_target(target: ResolvedPath, parent: int) -> BinaryIO:
     """Open a regular file; a FIFO or a device is not even opened.
 
     Raises:
         ToolFailedError: If it is not there, or is no plain file.
     """
     try:
-        return open_entry(parent, target.path.name)
+        return open_regular(target.path.name, dir_fd=parent)
+    except NotRegularFileError as error:
+        raise target.error(str(error)) from None
     except OSError as error:
         raise target.error(_os_error_text(error)) from error
-    except NotRegularFileError as error:
-        raise target.error(f"it is {error}, not a file") from None
-
-
-class NotRegularFileError(Exception):
-    """A directory entry is not a regular file; the text says what it is."""
-
-
-def open_entry(parent: int, name: str) -> BinaryIO:
-    """Open a regular file in an open directory.
-
-    Raises:
-        NotRegularFileError: If it is something else.
-        OSError: If it cannot be opened.
-    """
-    _reject_special_file(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-    file = os.fdopen(os.open(name, REGULAR_FLAGS, dir_fd=parent), "rb")
-    try:
-        _reject_special_file(
-            os.fstat(file.fileno()).st_mode
-        )  # what was looked at may have been swapped
-    except NotRegularFileError:
-        file.close()
-        raise
-    return file
-
-
-def _reject_special_file(mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        raise NotRegularFileError(_FILE_TYPES.get(stat.S_IFMT(mode), "a special file"))
 
 
 def is_directory(target: ResolvedPath) -> bool:

@@ -16,7 +16,7 @@ from apexbridge.tools.builtin.path_access import (
     is_directory,
     open_directory,
     open_parent,
-    open_regular,
+    open_target,
     resolve_path,
 )
 from apexbridge.tools.truncation import MAX_CHARS, truncate_text
@@ -66,7 +66,7 @@ class ReadTool(TypedTool[ReadArguments]):
 def _read(target: ResolvedPath, arguments: ReadArguments) -> str:
     if is_directory(target):
         return _list_directory(target)
-    with open_parent(target) as parent, open_regular(target, parent) as file:
+    with open_parent(target) as parent, open_target(target, parent) as file:
         size = os.fstat(file.fileno()).st_size
         data = read_text(target, file)
     is_cut = len(data) > MAX_BYTES

@@ -14,6 +14,7 @@ from apexbridge.activation.scripts import ScriptCall
 from apexbridge.events import FilesCreated, FilesSkipped
 from apexbridge.paths import printable_path
 from apexbridge.permissions.rules import PermissionRequest
+from apexbridge.regular_files import open_regular
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills.model import Skill
 from apexbridge.tools.base import Grants, ToolContext, ToolResult
@@ -25,13 +26,11 @@ from apexbridge.tools.builtin.glob import (
     allow_all,
 )
 from apexbridge.tools.builtin.path_access import (
-    NotRegularFileError,
     ResolvedPath,
     is_directory,
     open_directory,
-    open_entry,
     open_parent,
-    open_regular,
+    open_target,
     resolve_path,
 )
 from apexbridge.tools.builtin.skills import SKILL_NAME
@@ -148,7 +147,7 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
             if is_directory(target):
                 self._add_folder(inputs, target, known_as, context)
                 continue
-            with open_parent(target) as parent, open_regular(target, parent) as file:
+            with open_parent(target) as parent, open_target(target, parent) as file:
                 inputs.add(known_as, file.read(inputs.budget + 1))
         return inputs
 
@@ -165,9 +164,9 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
                     inputs.skipped[known] = "a rule denies it"
                     continue
                 try:
-                    with open_entry(parent, name) as file:
+                    with open_regular(name, dir_fd=parent) as file:
                         inputs.add_found(known, partial(file.read, inputs.budget + 1))
-                except (OSError, NotRegularFileError) as error:
+                except OSError as error:
                     inputs.skipped[known] = str(getattr(error, "strerror", None) or error)
         if walk.stopped:
             raise target.error(f"the folder is too large: stopped {walk.stopped}")

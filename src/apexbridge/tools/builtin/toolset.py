@@ -1,7 +1,6 @@
 """The list of built-in tools that do not depend on skills, with their aliases."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 from apexbridge.sandbox.base import SandboxLimits
 from apexbridge.sandbox.script_executor import ScriptExecutor
@@ -19,12 +18,11 @@ def builtin_tools(
     *,
     limits: Callable[[], SandboxLimits] = SandboxLimits,
     may_read: ReadFilter = allow_all,
-    protected: Sequence[Path] = (),
 ) -> list[tuple[Tool, tuple[str, ...]]]:
     """Build the tools. The executor is awaited when a command runs, and no earlier.
 
     `may_read` filters each file that a search finds, because the search itself is permitted by its
-    directory only. Bash does not run where it could change one of the `protected` directories.
+    directory only.
     """
 
     async def isolation() -> str:
@@ -36,7 +34,7 @@ def builtin_tools(
         (EditTool(), ("FileEdit", "edit_file", "file_edit")),
         (GlobTool(may_read=may_read), ("FileSearch", "find_files")),
         (GrepTool(may_read=may_read), ("grep", "search_files")),
-        (BashTool(executor, limits, protected), ("Shell", "bash", "shell")),
+        (BashTool(executor, limits), ("Shell", "bash", "shell")),
         (CalculateTool(), ("calculate", "Calculator", "calculator")),
         (NowTool(), ("datetime", "DateTime", "now")),
         (PlatformTool(isolation), ("PlatformDetector", "platform")),
