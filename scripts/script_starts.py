@@ -27,6 +27,11 @@ _MODULE_MISSING = re.compile(
 _COMMAND_MISSING = re.compile(
     r"(?:line \d+: |env: )[‘'\"]?([\w.+-]+)[’'\"]?: (?:command not found|No such file)"
 )
+_ABSENT = frozenset({
+    "interpreter_missing", "interpreter_too_old", "interpreter_foreign",
+    "typescript_unsupported", "typescript_markup_unsupported",
+})  # fmt: skip
+"""Errors of scripts whose interpreter this machine does not have."""
 _PACKAGE_MODULE = re.compile(r"attempted relative import with no known parent package")
 _INVALID = re.compile(
     r"^(?:SyntaxError|IndentationError|TabError): |syntax error near", re.MULTILINE
@@ -88,7 +93,7 @@ async def start(runtime: Runtime, skill: Skill, script: str) -> Start:
 
 def _classified(script: str, path: Path, result: ExecutionResult) -> Start:
     if result.exit_code is None and result.outcome == "not_started":
-        return _not_started(script, result.error or "")
+        return _not_started(script, result)
     text = (result.stderr + result.stdout).decode("utf-8", "replace")
     if result.exit_code:
         if _INVALID.search(text) and not _is_valid(path):
@@ -108,14 +113,10 @@ def _classified(script: str, path: Path, result: ExecutionResult) -> Start:
     return Start(script=script, outcome="started")
 
 
-def _not_started(script: str, error: str) -> Start:
-    kind, _, detail = error.partition(":")
-    is_absent = kind == "interpreter_missing"
-    return Start(
-        script=script,
-        outcome="unavailable" if is_absent else "failed",
-        reason=f"{kind}:{detail}" if is_absent else error[:100],
-    )
+def _not_started(script: str, result: ExecutionResult) -> Start:
+    if result.cause is not None and result.cause.code in _ABSENT:
+        return Start(script=script, outcome="unavailable", reason=result.cause.message)
+    return Start(script=script, outcome="failed", reason=(result.error or "")[:100])
 
 
 def _is_valid(path: Path) -> bool:

@@ -261,6 +261,23 @@ async def test_scripts_import_from_the_root_of_their_skill(
             await runtime.execute_skill("tool", script="python -m scripts.other")
 
 
+@pytest.mark.needs("sandbox")
+@pytest.mark.parametrize("named", ["scripts/cli/show.py", "scripts/core/direct.py"])
+async def test_scripts_import_from_the_folders_above_them(
+    home: Path, tmp_path: Path, named: str
+) -> None:
+    files = {
+        "scripts/core/__init__.py": "WHO = 'core'\n",
+        "scripts/core/direct.py": "from core import WHO\nprint(WHO)\n",
+        "scripts/cli/show.py": "from core import WHO\nprint(WHO)\n",
+    }
+    make_skill(home / ".claude/skills", "tool", files=files)
+    loaded = load(project=tmp_path, environment={"HOME": str(home)})
+    async with Runtime.open(loaded) as runtime:
+        result = await runtime.execute_skill("tool", script=named)
+        assert (result.stdout, result.stderr) == (b"core\n", b"")
+
+
 async def test_a_root_that_would_hide_the_standard_library_is_not_imported_from(
     tmp_path: Path,
 ) -> None:

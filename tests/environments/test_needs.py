@@ -89,6 +89,21 @@ def test_a_declared_provider_of_a_module_leaves_no_guess(tmp_path: Path) -> None
     assert _texts(needs) == {("opencv-contrib-python", "declared")}
 
 
+def test_a_module_elsewhere_in_the_skill_does_not_hide_a_package_of_its_name(
+    tmp_path: Path,
+) -> None:
+    needs = _needs(
+        tmp_path,
+        scripts__build_py="import pptx, helpers, shared, common.text\n",
+        scripts__helpers_py="import docx\n",
+        scripts__docx_py="",
+        shared_py="",
+        ooxml__validation__pptx_py="",
+        vendor__lib__common__text_py="",
+    )
+    assert _texts(needs) == {("python-pptx", "guess")}
+
+
 def test_imports_of_javascript_are_a_guess(tmp_path: Path) -> None:
     source = (
         "import fs from 'node:fs';\nimport {x} from '@a/b/c';\nconst y = require('left-pad');\n"

@@ -175,6 +175,38 @@ async def test_what_is_refused_leaves_nothing_behind(
     assert done.skill.root == skills / "garden"
 
 
+@pytest.mark.parametrize(
+    ("declared", "folder", "used"),
+    [
+        ("SQL Injection Testing", "sql-injection", "sql-injection"),
+        ("many_chat-automation", "many_chat-automation", "many-chat-automation"),
+        ("Weather", "Weather", "weather"),
+        ("-edge--case-", "odd", "odd"),
+        ("天气 查询", "天气 查询", "天气-查询"),
+    ],
+)
+async def test_a_title_as_the_name_is_replaced_when_renaming_is_allowed(
+    runtime: Runtime, tmp_path: Path, declared: str, folder: str, used: str
+) -> None:
+    text = f"---\nname: {declared}\ndescription: Plants beds and waters them.\n---\nbody\n"
+    archive = make_zip(tmp_path / "titled.zip", {f"{folder}/SKILL.md": text.encode()})
+    assert isinstance(await _refused(runtime, archive), SkillInvalidError)
+    done = await runtime.manager.install(archive, renames=True)
+    assert done.skill.name == used
+    problems = [problem.code for problem in done.problems if problem.severity != "advice"]
+    assert problems == ["name_replaced"]
+    assert runtime.catalog.get(used).root == done.skill.root
+
+
+async def test_a_title_that_would_become_a_device_name_is_refused(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    text = b"---\nname: AUX\ndescription: Plants beds and waters them.\n---\nbody\n"
+    archive = make_zip(tmp_path / "device.zip", {"AUX_/SKILL.md": text})
+    with pytest.raises(SkillInvalidError, match="reserved"):
+        await runtime.manager.install(archive, renames=True)
+
+
 async def test_a_removed_skill_is_gone_everywhere_and_can_come_back(
     runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:

@@ -89,13 +89,14 @@ def _python_command(
 ) -> ScriptCommand:
     """Run a script, or the module that it was asked for as, or must be run as."""
     python, folders = prepared.interpreter, (root,)
+    above = tuple(folder for folder in script.parent.parents if folder.is_relative_to(root))
     if not module:
         base, module = _package_of(root, script)
-        folders = (base, root, script.parent)
+        folders = (base, *above, script.parent)
     if module:
         command = _module_command(python, words, module, folders)
     else:
-        env = _import_path((), (root,))
+        env = _import_path((), above)
         command = ScriptCommand(interpreter=python, flags=tuple(words), script=script, env=env)
     return replace(command, env=prepared.env | command.env)
 
@@ -156,7 +157,8 @@ def _package_of(root: Path, script: Path) -> tuple[Path, str]:
 def _import_path(needed: tuple[Path, ...], useful: tuple[Path, ...]) -> dict[str, str]:
     """Let Python import from these folders; from the useful ones unless they hide its own modules.
 
-    Real skills import from their root (`from scripts.utils import …`), as if started there.
+    Real skills import from their root (`from scripts.utils import …`), as if started there, and
+    from folders between (`from core import …` in `scripts/cli/run.py`, as if started in `scripts`).
     """
     harmless = (folder for folder in useful if not _hides_standard_library(folder))
     folders = dict.fromkeys((*needed, *harmless))

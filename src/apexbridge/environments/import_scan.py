@@ -9,7 +9,8 @@ import ast
 import sys
 import tomllib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -159,21 +160,37 @@ def _ends(statement: ast.stmt) -> bool:
 
 def foreign_imports(root: Path, sources: Sequence[Path]) -> list[tuple[Import, Path]]:
     """Return imports of modules that are neither in the standard library nor in the skill."""
-    own = _own_modules(root)
+    places = _own_modules(root)
     return [
         (found, path)
         for path in sources
         for found in imports_of(path)
-        if (top := found.module.partition(".")[0]) not in own
-        and top not in sys.stdlib_module_names
+        if (top := found.module.partition(".")[0]) not in sys.stdlib_module_names
         and top.isidentifier()
+        and not _is_own(top, path, places)
     ]
 
 
-def _own_modules(root: Path) -> set[str]:
-    files = list(root.rglob("*.py"))
-    folders = (folder for path in files for folder in path.relative_to(root).parts[:-1])
-    return {path.stem for path in files} | set(folders)
+def _own_modules(root: Path) -> dict[str, set[Path]]:
+    """Return the skill's modules and packages by name, each with the folders that hold one."""
+    found = defaultdict[str, set[Path]](set)
+    for path in root.rglob("*.py"):
+        found[path.stem].add(path.parent)
+        for folder in path.relative_to(root).parents:
+            found[folder.name].add((root / folder).parent)
+    return found
+
+
+def _is_own(module: str, script: Path, places: Mapping[str, set[Path]]) -> bool:
+    """Return whether an import means a module of the skill.
+
+    One beside the script or above it does. One elsewhere is found only by a changed `sys.path`: it
+    counts unless the name is known to be that of a package (`validators/pptx.py` is no `pptx`).
+    """
+    holders = places.get(module, set())
+    if not holders.isdisjoint(script.parents):
+        return True
+    return bool(holders) and module not in distributions()
 
 
 @cache

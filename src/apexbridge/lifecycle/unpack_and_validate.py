@@ -31,7 +31,7 @@ from apexbridge.lifecycle.zip.limits import ArchiveFile, limit_exceeded
 from apexbridge.regular_files import open_regular
 from apexbridge.scanner.report import Report
 from apexbridge.skills import links, names, tree
-from apexbridge.skills.document import inline_commands
+from apexbridge.skills.document import SKILL_MD, inline_commands
 from apexbridge.skills.model import Origin, Problem, Provenance, Skill
 from apexbridge.skills.parser import parse_skill, read_skill
 from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
@@ -108,7 +108,7 @@ def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -
         plan = extract_archive(path, built, limits)
         folder, warnings = plan.folder, plan.problems
     package = _open_package(built, _declared_name(built, folder) if renames else folder)
-    problems = (*warnings, *validate(package))
+    problems = (*warnings, *_broken_rules(package, renames=renames))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise SkillInvalidError(package.folder, errors)
@@ -117,7 +117,17 @@ def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -
     reading = read_skill(root, _PROVENANCE)
     if reading.skill is None or reading.skill.name != package.folder:
         raise SkillInvalidError(package.folder, reading.problems)
-    return StagedSkill(skill=reading.skill, root=root, problems=problems)
+    replaced = tuple(problem for problem in reading.problems if problem.code == "name_replaced")
+    return StagedSkill(skill=reading.skill, root=root, problems=(*problems, *replaced))
+
+
+def _broken_rules(package: Package, *, renames: bool) -> Iterator[Problem]:
+    """Validate; with `renames` the declared name need neither be valid nor that of the folder."""
+    for problem in validate(package):
+        if not renames or problem.code not in names.NAME_PROBLEMS | {"name_mismatch"}:
+            yield problem
+    if renames and names.is_device(package.folder):  # what becomes of a title such as "AUX"
+        yield Problem.error("name_reserved", SKILL_MD, name=package.folder)
 
 
 def _check_folder_limits(path: Path, limits: ArchiveLimits) -> None:

@@ -136,8 +136,8 @@ def canonical_key(key: str) -> str | None:
 DESCRIPTIVE_KEYS = frozenset({
     "tags", "keywords", "category", "categories", "domain", "triggers", "notfor", "tier", "type",
     "author", "authors", "maintainer", "homepage", "repository", "url", "source", "created",
-    "updated", "status", "language", "agents", "compatibletools", "command", "dependencies",
-    "title",
+    "updated", "status", "language", "languages", "agents", "compatibletools", "command",
+    "dependencies", "requires", "requirements", "title", "displayname", "color",
 })  # fmt: skip
 """Folded keys that authors often write for people and other clients. They change nothing here."""
 

@@ -6,6 +6,11 @@ from apexbridge.skills.model import Problem
 
 MAX_LENGTH = 64
 
+NAME_PROBLEMS = frozenset({
+    "name_too_long", "name_not_lowercase", "name_edge_hyphen", "name_double_hyphen",
+    "name_characters",
+})  # fmt: skip
+"""Codes of names that `slug` makes valid."""
 _VENDOR_PREFIXES = ("claude", "anthropic")
 _DEVICES = frozenset(
     {"con", "prn", "aux", "nul"}
