@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import anyio.to_thread
@@ -142,7 +142,9 @@ class InstallService:
         resolved = await self.sources.resolve(address)
         async with enter_in_thread(self._store.staging()) as staging:
             tree = await self.sources.fetch(resolved, staging)
-            yield await anyio.to_thread.run_sync(_list_offers, tree, renames)
+            offers = await anyio.to_thread.run_sync(_list_offers, tree, renames)
+            # `owner/repo@pdf` is that skill alone, also for those who list or take all.
+            yield replace(offers, skills=offers.choose()) if offers.address.skill else offers
 
     async def install(
         self,

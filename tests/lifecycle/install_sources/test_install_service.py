@@ -145,6 +145,46 @@ async def test_refs_paths_and_skills_of_an_address(
     assert installed(runtime) == names
 
 
+async def test_a_skill_in_the_place_of_a_ref_is_the_only_one_of_the_address(
+    runtime: Runtime, upstream: Upstream, site: GitSite
+) -> None:
+    upstream.commit(TWO)
+    service = forge_service(runtime, site)
+    async with service.open("o/repo@csv") as offers:
+        assert [skill.name for skill in offers.skills] == ["csv"]
+    done = await service.install("o/repo@csv", every=True)
+    assert [outcome.name for outcome in done] == ["csv"]
+    assert installed(runtime) == ["csv"]
+
+
+@pytest.mark.parametrize("address", ["o/repo@v9", "o/repo#v9", "https://github.com/o/repo/tree/v9"])
+async def test_a_ref_that_is_missing_never_becomes_the_default_branch(
+    runtime: Runtime, upstream: Upstream, site: GitSite, address: str
+) -> None:
+    upstream.commit(TWO)
+    with pytest.raises(SourceError) as caught:
+        await forge_service(runtime, site).install(address, every=True)
+    assert caught.value.code in {"source_ref_unknown", "source_skill_unknown"}
+    assert installed(runtime) == []
+
+
+async def test_an_update_does_not_follow_another_branch_when_its_own_is_gone(
+    runtime: Runtime, upstream: Upstream, site: GitSite
+) -> None:
+    upstream.commit(TWO, branch="release")
+    service = forge_service(runtime, site)
+    await service.install("o/repo@release", skills=["pdf"])
+    upstream.commit({"skills/pdf/SKILL.md": skill_md("pdf", "Of another branch.")})
+    git(upstream.bare, "branch", "-D", "release")
+    updates = UpdateService(service, runtime.store, runtime.config.data)
+    (status,) = await updates.outdated()
+    assert (status.state, status.error and status.error.code) == ("failed", "source_ref_unknown")
+    with pytest.raises(SourceError) as caught:
+        async with updates.newest("pdf"):
+            pytest.fail("its branch is gone")
+    assert caught.value.code == "source_ref_unknown"
+
+
 async def test_an_unknown_ref_path_or_skill_names_what_there_is(
     runtime: Runtime, upstream: Upstream, site: GitSite
 ) -> None:
