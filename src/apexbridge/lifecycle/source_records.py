@@ -40,6 +40,8 @@ class InstallOrigin:
     """Recorded with the skill; if it has a content hash, other files are refused."""
     signature: str = ""
     """Text of a detached signature; by default that of `NAME.minisig` beside the files."""
+    archive: Path | None = None
+    """The signed archive, if the files were unpacked from one with several skills."""
 
     @property
     def sha256(self) -> str:

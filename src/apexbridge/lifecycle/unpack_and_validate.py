@@ -20,6 +20,7 @@ from apexbridge.lifecycle.signature_check import (
     copy_archive,
     find_signature,
 )
+from apexbridge.lifecycle.source_records import UNKNOWN_ORIGIN, InstallOrigin
 from apexbridge.lifecycle.zip.archive import (
     DEFAULT_LIMITS,
     ArchiveLimits,
@@ -63,12 +64,12 @@ def stage_skill(
     renames: bool = False,
     limits: ArchiveLimits = DEFAULT_LIMITS,
     signatures: SignaturePolicy | None = None,
-    signature: str = "",
+    origin: InstallOrigin = UNKNOWN_ORIGIN,
 ) -> StagedSkill:
     """Unpack an archive or copy a folder below `staging`, and validate it.
 
     With `renames`, a folder that is not named like its skill is renamed. With `signatures`, the
-    signature is verified; by default it is the file beside the archive or folder.
+    signature is verified: that of the origin, or else the file beside the archive or folder.
 
     Raises:
         SignatureError: If the signature is wrong, or one is required and missing.
@@ -79,13 +80,13 @@ def stage_skill(
     try:
         if signatures is None:
             return _stage(path, staging, renames=renames, limits=limits)
-        text = signature or find_signature(path)
+        text = origin.signature or find_signature(path)
         is_archive = bool(text) and not path.is_dir()
-        archive = copy_archive(path, staging, limits) if is_archive else None
-        staged = _stage(archive or path, staging, renames=renames, limits=limits)
+        copy = copy_archive(path, staging, limits) if is_archive else None
+        staged = _stage(copy or path, staging, renames=renames, limits=limits)
         mark = staged.skill.fingerprint
         sha256 = mark.sha256 if mark else ""
-        check = check_signature(text, archive, sha256, signatures, path.name)
+        check = check_signature(text, copy or origin.archive, sha256, signatures, path.name)
         return replace(staged, signature=check)
     except OSError as error:
         detail = error.strerror or str(error)
@@ -209,7 +210,7 @@ def inspect_skill(
     limits: ArchiveLimits = DEFAULT_LIMITS,
     others: Mapping[str, str] | None = None,
     signatures: SignaturePolicy | None = None,
-    signature: str = "",
+    origin: InstallOrigin = UNKNOWN_ORIGIN,
 ) -> Inspection:
     """Dry run of an install, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="apexbridge-") as folder:
@@ -219,7 +220,7 @@ def inspect_skill(
             renames=renames,
             limits=limits,
             signatures=signatures,
-            signature=signature,
+            origin=origin,
         )
         skill, root = staged.skill, staged.root
         files = tuple(

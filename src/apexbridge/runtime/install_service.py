@@ -15,7 +15,7 @@ from apexbridge.lifecycle.scan_results import BlockLevel
 from apexbridge.lifecycle.source_records import InstallOrigin, SourceRecord
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import InstallResult, enter_in_thread
-from apexbridge.lifecycle.unpack_and_validate import archived_name
+from apexbridge.lifecycle.unpack_and_validate import Inspection, archived_name
 from apexbridge.paths import safe_join
 from apexbridge.skills.model import Problem
 from apexbridge.sources.repository import FoundSkill, discover_skills
@@ -49,6 +49,10 @@ class Offers:
     """The address with its revision."""
     skills: tuple[SkillOffer, ...]
     problems: tuple[Problem, ...] = ()
+    archive: Path | None = None
+    """The signed archive that all skills were unpacked from."""
+    signature: str = ""
+    """Its detached signature."""
 
     def choose(self, names: Sequence[str] = (), *, every: bool = False) -> tuple[SkillOffer, ...]:
         """Return the skills of these names or paths; all; or the only one.
@@ -176,11 +180,21 @@ class InstallService:
                 skill.path,
                 renames=skill.renames,
                 blocks_at=blocks_at,
-                origin=InstallOrigin(source=record_of(offers, skill)),
+                origin=origin_of(offers, skill),
             )
         except ApexBridgeError as error:
             return InstallOutcome(name=skill.name, where=skill.where, error=error)
         return InstallOutcome(name=result.skill.name, where=skill.where, result=result)
+
+    async def inspect(self, offers: Offers, skill: SkillOffer) -> Inspection:
+        """Dry run of an install of one skill; raises as `SkillManager.inspect` does."""
+        check_offer(skill)
+        return await self.manager.inspect(
+            skill.path,
+            renames=skill.renames,
+            signature=offers.signature,
+            archive=offers.archive,
+        )
 
     def record(self, name: str) -> SourceRecord:
         """Return where an installed skill came from.
@@ -209,16 +223,20 @@ def check_offer(skill: SkillOffer) -> None:
         raise skill.refusal
 
 
-def record_of(offers: Offers, skill: SkillOffer, sha256: str = "") -> SourceRecord:
-    """Build the record of a skill's source; with a hash only that content is installed."""
+def origin_of(offers: Offers, skill: SkillOffer, sha256: str = "") -> InstallOrigin:
+    """Build the origin of a skill: its source and signature.
+
+    With a hash only that content is installed.
+    """
     address = offers.address
-    return SourceRecord(
+    record = SourceRecord(
         source=address.source,
         ref=address.ref,
         revision=address.revision,
         path=skill.where,
         sha256=sha256,
     )
+    return InstallOrigin(source=record, signature=offers.signature, archive=offers.archive)
 
 
 def _list_offers(tree: FetchedTree, renames: bool) -> Offers:
@@ -243,7 +261,13 @@ def _list_offers(tree: FetchedTree, renames: bool) -> Offers:
         raise SourceError(detail, code="source_no_skills", source=str(address))
     is_one = is_local and found.skills[0].where == ""
     offers = (_offer(skill, tree, renames=renames if is_one else True) for skill in found.skills)
-    return Offers(address=address, skills=tuple(offers), problems=(*tree.problems, *found.problems))
+    return Offers(
+        address=address,
+        skills=tuple(offers),
+        problems=(*tree.problems, *found.problems),
+        archive=tree.archive,
+        signature=tree.signature,
+    )
 
 
 def _folder(tree: FetchedTree) -> Path:

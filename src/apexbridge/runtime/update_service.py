@@ -19,7 +19,7 @@ from apexbridge.lifecycle.lockfile import (
     read_lock,
     write_lock,
 )
-from apexbridge.lifecycle.source_records import InstallOrigin, SourceRecord
+from apexbridge.lifecycle.source_records import SourceRecord
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import InstallResult, enter_in_thread, sha256_of
 from apexbridge.lifecycle.unpack_and_validate import stage_skill
@@ -29,7 +29,7 @@ from apexbridge.runtime.install_service import (
     Offers,
     SkillOffer,
     check_offer,
-    record_of,
+    origin_of,
 )
 from apexbridge.skills.model import Skill
 
@@ -178,7 +178,7 @@ class UpdateService:
             expected_sha256=expected_sha256,
             allows_older=options.get("allows_older", False),
             blocks_at=None if options.get("allows_findings") else "policy",
-            origin=InstallOrigin(source=record_of(new.offers, new.skill, new.sha256)),
+            origin=origin_of(new.offers, new.skill, new.sha256),
         )
 
     async def _stage(self, offers: Offers, skill: SkillOffer) -> NewVersion:
@@ -253,9 +253,7 @@ class UpdateService:
             step.new.skill.path,
             renames=step.new.skill.renames,
             blocks_at=None if allows_findings else "policy",
-            origin=InstallOrigin(
-                source=record_of(step.new.offers, step.new.skill, step.new.sha256)
-            ),
+            origin=origin_of(step.new.offers, step.new.skill, step.new.sha256),
         )
 
     async def write_lock(

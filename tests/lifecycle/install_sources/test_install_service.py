@@ -24,6 +24,7 @@ from apexbridge.runtime.install_service import InstallService
 from apexbridge.runtime.policies import fetch_policy
 from apexbridge.runtime.update_service import UpdateService
 from apexbridge.settings import load
+from apexbridge.signatures import SecretKey
 from apexbridge.testing import make_skill, make_zip, skill_md
 from tests.lifecycle.install_sources.git_site import GitSite, Upstream, git
 from tests.lifecycle.test_tar import file, link, make_tar
@@ -482,6 +483,51 @@ async def test_the_source_goes_with_the_skill_to_the_trash_and_back(
     await runtime.manager.uninstall("pdf")
     await runtime.manager.install(root)
     assert runtime.manager.sources.get("pdf") is None
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
+@pytest.mark.parametrize("wrong", [False, True])
+async def test_the_signature_beside_a_downloaded_archive_is_verified(
+    tmp_path: Path, name: str, *, wrong: bool
+) -> None:
+    key = SecretKey.generate()
+    data = (
+        make_tar(tmp_path / name, [file("pdf/SKILL.md", PDF)])
+        if name.endswith("gz")
+        else make_zip(tmp_path / name, {"pdf/SKILL.md": PDF})
+    ).read_bytes()
+    signature = key.sign(b"other" if wrong else data, "pdf").encode()
+    async with open_runtime(tmp_path, trusted_keys=[key.public.text]) as runtime:
+        with Site() as site:
+            site.answers[f"/{name}"] = Answer(
+                body=data, headers={"Content-Type": "application/zip"}
+            )
+            site.answers[f"/{name}.minisig"] = Answer(
+                body=signature, headers={"Content-Type": "text/plain"}
+            )
+            (done,) = await runtime.installer().install(site.url(f"/{name}"))
+        if wrong:
+            assert (done.error and done.error.code) == "signature_invalid"
+            assert installed(runtime) == []
+        else:
+            assert done.error is None
+            found = runtime.manager.signature_of(runtime.catalog.get("pdf"))
+            assert (found.status, found.key) == ("valid", key.public.name)
+
+
+@pytest.mark.parametrize("status", [200, 403, 404, 500])
+async def test_what_answers_in_place_of_a_missing_signature_is_none(
+    runtime: Runtime, tmp_path: Path, status: int
+) -> None:
+    data = make_zip(tmp_path / "a.zip", {"pdf/SKILL.md": PDF}).read_bytes()
+    with Site() as site:
+        site.answers["/a.zip"] = Answer(body=data, headers={"Content-Type": "application/zip"})
+        site.answers["/a.zip.minisig"] = Answer(
+            status=status, body=b"not here", headers={"Content-Type": "text/plain"}
+        )
+        (done,) = await runtime.installer().install(site.url("/a.zip"))
+    assert done.error is None
+    assert runtime.manager.signature_of(runtime.catalog.get("pdf")).status == "absent"
 
 
 async def test_a_cancelled_download_leaves_nothing(runtime: Runtime) -> None:

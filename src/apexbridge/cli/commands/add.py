@@ -13,14 +13,11 @@ from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.environments.needs import SkillNeeds
 from apexbridge.errors import ApexBridgeError, PermissionDeniedError, SourceError
 from apexbridge.lifecycle.scan_results import BlockLevel
-from apexbridge.lifecycle.unpack_and_validate import Inspection
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.install_service import (
     InstallOutcome,
-    InstallService,
     Offers,
     SkillOffer,
-    check_offer,
 )
 
 _PROBLEMS_SHOWN = 10
@@ -101,7 +98,7 @@ async def _add(out: Output, runtime: Runtime, options: AddOptions) -> Added:
         outcomes, ready = list[InstallOutcome](), list[tuple[SkillOffer, SkillNeeds]]()
         for skill in chosen:
             try:
-                found = await _inspect(installer, skill)
+                found = await installer.inspect(offers, skill)
                 print_inspection(out, found)
                 ready.append((skill, found.needs))
             except ApexBridgeError as error:
@@ -121,11 +118,6 @@ async def _add(out: Output, runtime: Runtime, options: AddOptions) -> Added:
     return Added(
         offers=offers, outcomes=tuple(sorted(outcomes, key=lambda o: order.index(o.where)))
     )
-
-
-async def _inspect(installer: InstallService, skill: SkillOffer) -> Inspection:
-    check_offer(skill)
-    return await installer.manager.inspect(skill.path, renames=skill.renames)
 
 
 def _failed(skill: SkillOffer, error: ApexBridgeError) -> InstallOutcome:

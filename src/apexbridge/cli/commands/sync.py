@@ -47,9 +47,9 @@ async def _confirm(out: Output, runtime: Runtime, plan: SyncPlan, *, yes: bool) 
     Raises:
         PermissionDeniedError: `not_agreed`.
     """
+    installer = runtime.installer(allows_ssh=True)
     for step in plan.steps:
-        skill = step.new.skill
-        print_inspection(out, await runtime.manager.inspect(skill.path, renames=True))
+        print_inspection(out, await installer.inspect(step.new.offers, step.new.skill))
     names = ", ".join(step.name for step in plan.steps)
     if names and not yes and not out.confirm("sync_ask", names=names):
         raise PermissionDeniedError(code="not_agreed")
