@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import anyio.to_thread
@@ -18,6 +19,7 @@ from apexbridge.lifecycle.transactions import InstallResult, enter_in_thread
 from apexbridge.lifecycle.unpack_and_validate import Inspection, archived_name
 from apexbridge.paths import safe_join
 from apexbridge.skills.model import Problem
+from apexbridge.sources.plugins.source import has_skill_md
 from apexbridge.sources.repository import FoundSkill, discover_skills
 
 _MAX_NAMED = 40
@@ -53,9 +55,11 @@ class Offers:
     """The signed archive that all skills were unpacked from."""
     signature: str = ""
     """Its detached signature."""
+    tree: FetchedTree | None = None
+    """What was fetched, if it is a folder."""
 
     def choose(self, names: Sequence[str] = (), *, every: bool = False) -> tuple[SkillOffer, ...]:
-        """Return the skills of these names or paths; all; or the only one.
+        """Return the skills of these names or paths; all; or the only one. Blocking.
 
         Raises:
             SourceError: `source_skill_unknown`, or `source_choice` if there are several.
@@ -69,7 +73,19 @@ class Offers:
             return self.skills
         raise SourceError(code="source_choice", source=str(self.address), names=self._names())
 
+    def at(self, path: str) -> SkillOffer | None:
+        """Return the skill of a folder, also one that is not listed. Blocking.
+
+        Not listed are equal copies, and skills inside of others, which have them as files.
+        """
+        place = path.strip("/")
+        listed = (skill for skill in self.skills if place and skill.where == place)
+        found = next(listed, None)
+        return _unlisted_offer(self.tree, place) if found is None and self.tree else found
+
     def _find(self, wanted: str) -> SkillOffer:
+        if "/" in wanted and (skill := self.at(wanted)):
+            return skill
         for matches in (_is_at, _is_named, _is_named_loosely):
             for skill in self.skills:
                 if matches(skill, wanted):
@@ -148,7 +164,9 @@ class InstallService:
             tree = await self.sources.fetch(resolved, staging)
             offers = await anyio.to_thread.run_sync(_list_offers, tree, renames)
             # `owner/repo@pdf` is that skill alone, also for those who list or take all.
-            yield replace(offers, skills=offers.choose()) if offers.address.skill else offers
+            if offers.address.skill:
+                offers = replace(offers, skills=await anyio.to_thread.run_sync(offers.choose))
+            yield offers
 
     async def install(
         self,
@@ -165,7 +183,8 @@ class InstallService:
             ArchiveError: If it is an archive that is unsafe or too large.
         """
         async with self.open(address) as offers:
-            chosen = offers.choose(skills, every=every)
+            choose = partial(offers.choose, skills, every=every)
+            chosen = await anyio.to_thread.run_sync(choose)
             return tuple(
                 [await self.install_offer(offers, skill, blocks_at=blocks_at) for skill in chosen]
             )
@@ -267,6 +286,7 @@ def _list_offers(tree: FetchedTree, renames: bool) -> Offers:
         problems=(*tree.problems, *found.problems),
         archive=tree.archive,
         signature=tree.signature,
+        tree=tree,
     )
 
 
@@ -286,6 +306,22 @@ def _folder(tree: FetchedTree) -> Path:
     if folder is None or not folder.is_dir():
         raise SourceError(code="source_path_unknown", source=str(tree.address), path=path)
     return folder
+
+
+def _unlisted_offer(tree: FetchedTree, path: str) -> SkillOffer | None:
+    try:
+        folder = safe_join(tree.path, path)
+    except UnsafePathError:
+        return None
+    if not has_skill_md(folder):
+        return None
+    skill = next(iter(discover_skills(folder).skills), None)
+    if skill is None:
+        return None
+    # The address of the tree may have a path, and the one given may lead through a symlink.
+    where = folder.relative_to(tree.path.resolve()).as_posix()
+    whole = replace(tree, address=replace(tree.address, path=""))
+    return _offer(replace(skill, where=where), whole, renames=True)
 
 
 def _offer(skill: FoundSkill, tree: FetchedTree, *, renames: bool) -> SkillOffer:

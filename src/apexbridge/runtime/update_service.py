@@ -138,7 +138,8 @@ class UpdateService:
         self, status: UpdateStatus, record: SourceRecord, offers: Offers
     ) -> UpdateStatus:
         status = replace(status, newest=offers.address.revision)
-        skill = find_offer(offers, status.name, record.path)
+        find = partial(find_offer, offers, status.name, record.path)
+        skill = await anyio.to_thread.run_sync(find)
         if skill is None:
             return replace(status, state="gone")
         try:
@@ -163,7 +164,7 @@ class UpdateService:
         """
         record = self._installer.record(name)
         async with self._installer.open(_newest(record)) as offers:
-            skill = find_offer(offers, name, record.path)
+            skill = await anyio.to_thread.run_sync(find_offer, offers, name, record.path)
             if skill is None:
                 offers.choose([name])  # raises, with the names that there are
                 raise SkillNotFoundError(name)
@@ -222,7 +223,7 @@ class UpdateService:
             yield SyncPlan(steps=tuple(steps), unchanged=kept)
 
     async def _verified(self, entry: LockedSkill, offers: Offers) -> NewVersion:
-        skill = find_offer(offers, entry.name, entry.path)
+        skill = await anyio.to_thread.run_sync(find_offer, offers, entry.name, entry.path)
         if skill is None or skill.name != entry.name:
             (skill,) = offers.choose([entry.name])
         new = await self._stage(offers, skill)
@@ -286,10 +287,11 @@ class UpdateService:
 
 
 def find_offer(offers: Offers, name: str, path: str) -> SkillOffer | None:
-    """Return the skill at its former path; one that has moved is found by its name."""
-    at_path = (skill for skill in offers.skills if skill.where == path and skill.name == name)
-    named = (skill for skill in offers.skills if skill.name == name)
-    return next(at_path, None) or next(named, None)
+    """Return the skill at its former path; one that has moved is found by its name. Blocking."""
+    at_path = offers.at(path)
+    if at_path is not None and at_path.name == name:
+        return at_path
+    return next((skill for skill in offers.skills if skill.name == name), None)
 
 
 def _newest(record: SourceRecord) -> Address:

@@ -158,6 +158,38 @@ async def test_a_skill_in_the_place_of_a_ref_is_the_only_one_of_the_address(
     assert installed(runtime) == ["csv"]
 
 
+async def test_a_path_chooses_a_copy_and_a_skill_inside_of_another(
+    runtime: Runtime, upstream: Upstream, site: GitSite
+) -> None:
+    (upstream.tree / "skills").mkdir()
+    (upstream.tree / "skills/docs").symlink_to("pdf")
+    inner = skill_md("inner", "Is a part of another.")
+    files = {"dist/pdf/SKILL.md": PDF, "dist/pdf/scripts/x.py": b"print(1)"}
+    upstream.commit({**TWO, **files, "skills/csv/parts/inner/SKILL.md": inner})
+    service = forge_service(runtime, site)
+    async with service.open("o/repo") as offers:
+        assert len(offers.skills) == 2
+        for path, name, where in (
+            ("skills/pdf", "pdf", "skills/pdf"),
+            ("dist/pdf", "pdf", "dist/pdf"),
+            ("skills/docs", "pdf", "skills/pdf"),
+            ("skills/csv/parts/inner/", "inner", "skills/csv/parts/inner"),
+        ):
+            (skill,) = offers.choose([path])
+            assert (skill.name, skill.where) == (name, where)
+        for path in ("../x", "skills/csv/parts", "skills/none", "/etc", "skills/../skills/pdf/.."):
+            with pytest.raises(SourceError) as caught:
+                offers.choose([path])
+            assert caught.value.code == "source_skill_unknown"
+    (done,) = await service.install("o/repo", skills=["skills/csv/parts/inner"])
+    assert done.error is None
+    updates = UpdateService(service, runtime.store, runtime.config.data)
+    changed = skill_md("inner", "Is a better part of another.")
+    upstream.commit({"skills/csv/parts/inner/SKILL.md": changed})
+    (status,) = await updates.outdated()
+    assert status.state == "outdated"
+
+
 @pytest.mark.parametrize("address", ["o/repo@v9", "o/repo#v9", "https://github.com/o/repo/tree/v9"])
 async def test_a_ref_that_is_missing_never_becomes_the_default_branch(
     runtime: Runtime, upstream: Upstream, site: GitSite, address: str
