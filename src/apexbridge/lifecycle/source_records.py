@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from apexbridge.file_lock import file_lock
 from apexbridge.paths import replace_bytes
+from apexbridge.ssrf import display_url
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,15 @@ class InstallOrigin:
 
 
 UNKNOWN_ORIGIN = InstallOrigin()
+
+
+def display_source(source: str) -> str:
+    """Redact a recorded address for display: the query of a URL may be a secret.
+
+    >>> display_source("https://example.org/a.zip?token=x"), display_source("github:o/r")
+    ('https://example.org/a.zip', 'github:o/r')
+    """
+    return display_url(source) if "://" in source else source
 
 
 class _RecordsFile(BaseModel):

@@ -38,6 +38,8 @@ from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 from apexbridge.skills.validator import Package, open_folder, validate
 
 _STAGED_NAME = "new"
+_LFS_START = b"version https://git-lfs.github.com/spec/"
+_LFS_BYTES = 1024
 _PROVENANCE = Provenance(
     origin=Origin.INSTALLED,
     source_id="installed:staging",
@@ -114,10 +116,22 @@ def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -
         raise SkillInvalidError(package.folder, errors)
     root = staging / package.folder
     built.rename(root)
+    problems = (*problems, *_lfs_pointers(root))
     reading = read_skill(root, _PROVENANCE)
     if reading.skill is None or reading.skill.name != package.folder:
         raise SkillInvalidError(package.folder, reading.problems)
     return StagedSkill(skill=reading.skill, root=root, problems=problems)
+
+
+def _lfs_pointers(root: Path) -> Iterator[Problem]:
+    """Report files that Git LFS keeps elsewhere: no archive and no `git archive` has them."""
+    for entry in tree.entries(root):
+        if entry.kind == "file" and entry.size <= _LFS_BYTES:
+            with (root / entry.path).open("rb") as file:
+                start = file.read(len(_LFS_START))
+            if start == _LFS_START:
+                path = entry.path.as_posix()
+                yield Problem.warning("lfs_pointer", path, path=path)
 
 
 def _check_folder_limits(path: Path, limits: ArchiveLimits) -> None:

@@ -20,7 +20,7 @@ from apexbridge.lifecycle.unpack_and_validate import Inspection, archived_name
 from apexbridge.paths import safe_join
 from apexbridge.skills.model import Problem
 from apexbridge.sources.plugins.source import has_skill_md
-from apexbridge.sources.repository import FoundSkill, discover_skills
+from apexbridge.sources.repository import FoundSkill, discover_skills, missing_submodules
 
 _MAX_NAMED = 40
 
@@ -283,7 +283,7 @@ def _list_offers(tree: FetchedTree, renames: bool) -> Offers:
     return Offers(
         address=address,
         skills=tuple(offers),
-        problems=(*tree.problems, *found.problems),
+        problems=(*tree.problems, *found.problems, *missing_submodules(tree.path)),
         archive=tree.archive,
         signature=tree.signature,
         tree=tree,

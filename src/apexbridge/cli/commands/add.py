@@ -100,6 +100,9 @@ async def _add(out: Output, runtime: Runtime, options: AddOptions) -> Added:
             try:
                 found = await installer.inspect(offers, skill)
                 print_inspection(out, found)
+                for problem in offers.problems:
+                    if skill.where and problem.where.startswith(f"{skill.where}/"):
+                        out.print_problem(problem)
                 ready.append((skill, found.needs))
             except ApexBridgeError as error:
                 if is_one:
