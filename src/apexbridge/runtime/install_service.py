@@ -190,16 +190,25 @@ class InstallService:
             )
 
     async def install_offer(
-        self, offers: Offers, skill: SkillOffer, *, blocks_at: BlockLevel = "policy"
+        self,
+        offers: Offers,
+        skill: SkillOffer,
+        *,
+        blocks_at: BlockLevel = "policy",
+        sha256: str = "",
     ) -> InstallOutcome:
-        """Install one skill of an open address; an error is the outcome."""
+        """Install one skill of an open address; an error is the outcome.
+
+        With a hash only that content is installed: what was inspected may have changed since
+        (TOCTOU).
+        """
         try:
             check_offer(skill)
             result = await self.manager.install(
                 skill.path,
                 renames=skill.renames,
                 blocks_at=blocks_at,
-                origin=origin_of(offers, skill),
+                origin=origin_of(offers, skill, sha256),
             )
         except ApexBridgeError as error:
             return InstallOutcome(name=skill.name, where=skill.where, error=error)

@@ -468,6 +468,22 @@ async def test_a_local_folder_with_one_skill_keeps_the_name_check(
         assert (await runtime.installer().install_offer(offers, skill)).error is None
 
 
+async def test_other_files_than_were_inspected_are_not_installed(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    root = make_skill(tmp_path, "pdf", raw=PDF)
+    installer = runtime.installer()
+    async with installer.open(str(root)) as offers:
+        (skill,) = offers.skills
+        sha256 = (await installer.inspect(offers, skill)).sha256
+        (root / "added.py").write_text("print(2)", encoding="utf-8")
+        changed = await installer.install_offer(offers, skill, sha256=sha256)
+        assert (changed.error and changed.error.code) == "source_content_changed"
+        assert installed(runtime) == []
+        (root / "added.py").unlink()
+        assert (await installer.install_offer(offers, skill, sha256=sha256)).error is None
+
+
 async def test_outdated_compares_content_and_update_brings_the_new_one(
     runtime: Runtime, upstream: Upstream, site: GitSite
 ) -> None:

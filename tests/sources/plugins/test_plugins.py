@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from apexbridge.catalog.catalog import SourceState
 from apexbridge.errors import SkillNotFoundError, UnsafePathError
 from apexbridge.permissions.rules import ToolPattern
 from apexbridge.skills.model import Origin, Problem
@@ -242,6 +243,19 @@ async def test_a_skills_folder_that_is_a_link_out_is_refused(tmp_path: Path) -> 
     (source,), problems = _find(root)
     assert _codes(problems) == ["path_unsafe"]
     assert (await source.scan()).skills == ()
+
+
+async def test_a_plugin_with_commands_only_is_there(tmp_path: Path) -> None:
+    root = _plugin(tmp_path / "p")
+    (root / "commands").mkdir()
+    (root / "commands/push.md").write_text("Push it.", encoding="utf-8")
+    (source,), _ = _find(root)
+    scan = await source.scan()
+    assert [skill.name for skill in scan.skills] == ["p:push"]
+    assert SourceState(source=source, source_id=source.id, scan=scan).is_there()
+    (root / "commands/push.md").unlink()
+    (root / "commands").rmdir()
+    assert not SourceState(source=source, source_id=source.id, scan=await source.scan()).is_there()
 
 
 async def test_a_missing_path_is_reported(tmp_path: Path) -> None:
