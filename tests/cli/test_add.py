@@ -5,11 +5,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from apexbridge.testing import make_skill, skill_md
+from apexbridge.testing import make_skill, make_zip, skill_md
 from tests.cli.conftest import Run
 from tests.cli.in_process import call
 from tests.cli.terminal import environment, open_terminal
 from tests.lifecycle.install_sources.git_site import Upstream
+from tests.sources.remote.http_site import Answer, Site
 
 PDF, CSV = skill_md("pdf", "Reads PDF."), skill_md("csv", "Reads CSV.")
 NEW = skill_md("pdf", "Reads every PDF.")
@@ -75,6 +76,38 @@ def test_show_and_ls_say_where_a_skill_came_from(inside: Run, folder: Path) -> N
     assert f"source: {folder} skills/pdf" in inside("show", "pdf").out
     assert inside("show", "pdf", "--json").data["installed_from"]["path"] == "skills/pdf"
     assert str(folder) in inside("ls", "--long", "--filter", "Reads").out
+
+
+def test_what_a_repository_keeps_elsewhere_is_named(inside: Run, folder: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345\n"
+    (folder / "skills/pdf/logo.png").write_text(pointer, encoding="utf-8")
+    modules = '[submodule "v"]\n\tpath = skills/pdf/vendor\n\turl = https://example.org/v.git\n'
+    (folder / ".gitmodules").write_text(modules, encoding="utf-8")
+    added = inside("add", str(folder), "--skill", "pdf", "--yes").out
+    assert "logo.png is a pointer of Git LFS" in added
+    assert "skills/pdf/vendor is a submodule" in added
+    assert "submodule" not in inside("add", str(folder), "--skill", "csv", "--yes").out
+    listed = inside("add", str(folder), "--list", "--json").data["problems"]
+    assert [problem["code"] for problem in listed] == ["submodule_left_out"]
+
+
+def test_the_query_of_an_address_is_not_shown(inside: Run, project: Path) -> None:
+    archive = make_zip(project / "a.zip", {"pdf/SKILL.md": PDF}).read_bytes()
+    kind = {"Content-Type": "application/zip"}
+    with Site() as site:
+        site.answers["/a.zip?token=sekret"] = Answer(body=archive, headers=kind)
+        allowed = {"APEXBRIDGE_REMOTE__ALLOW_NETWORKS": "127.0.0.0/8"}
+        added = inside("add", site.url("/a.zip?token=sekret"), "--yes", **allowed)
+        assert added.code == 0, added.err
+        newer = make_zip(project / "b.zip", {"pdf/SKILL.md": skill_md("pdf", "Reads more.")})
+        site.answers["/a.zip?token=sekret"] = Answer(body=newer.read_bytes(), headers=kind)
+        said = [
+            inside(*words, **allowed)
+            for words in (["outdated"], ["show", "pdf"], ["ls", "--long"], ["audit", "ls"])
+        ]
+    for shown in (added, *said):
+        assert "sekret" not in shown.out + shown.err
+    assert all("/a.zip" in shown.out for shown in said[:3])
 
 
 @pytest.mark.promise("R04")

@@ -112,6 +112,7 @@ def test_a_key_with_a_password_is_refused_with_what_would_help(
 def test_sources_says_what_was_skipped(inside: Run, tmp_path: Path) -> None:
     make_skill(tmp_path / "clone/skills", "a")
     make_skill(tmp_path / "clone/.cache", "b")
+    make_skill(tmp_path / "clone/skills", "broken", raw=b"# No frontmatter\n")
     market = tmp_path / "market/.claude-plugin/marketplace.json"
     market.parent.mkdir(parents=True)
     elsewhere = {"name": "x", "source": {"source": "github", "repo": "a/b"}}
@@ -123,6 +124,7 @@ def test_sources_says_what_was_skipped(inside: Run, tmp_path: Path) -> None:
     }
     said = inside("sources", **places).out
     assert ".cache" in said
+    assert "broken/SKILL.md" in said
     assert "x (a/b)" in said
     codes = [problem["code"] for problem in inside("sources", "--json", **places).data["problems"]]
     assert sorted(codes) == ["folder_not_searched", "plugin_elsewhere"]

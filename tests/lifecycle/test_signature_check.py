@@ -1,6 +1,9 @@
 """Signatures at installation and update: valid, wrong, of a stranger, missing, required."""
 
+import io
 import json
+import os
+import tarfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from apexbridge.errors import SignatureError
-from apexbridge.lifecycle.signature_check import content_message
+from apexbridge.lifecycle.signature_check import content_message, find_signature
 from apexbridge.lifecycle.source_records import InstallOrigin
 from apexbridge.runtime import Runtime
 from apexbridge.settings import load
@@ -94,6 +97,71 @@ async def test_a_file_that_is_no_signature_refuses_the_skill(opened: Open, tmp_p
         archive.with_name("garden.zip.minisig").write_bytes(b"trust me\n")
         with pytest.raises(SignatureError, match="wrong"):
             await runtime.manager.install(archive)
+        archive.with_name("garden.zip.minisig").write_bytes(b"")
+        with pytest.raises(SignatureError, match="empty"):
+            await runtime.manager.install(archive)
+
+
+def test_a_signature_that_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    archive = _archive(tmp_path)
+    beside = archive.with_name(archive.name + SUFFIX)
+    os.mkfifo(beside)  # opening it would wait for a writer
+    with pytest.raises(SignatureError, match="regular"):
+        find_signature(archive)
+    beside.unlink()
+    beside.symlink_to("/dev/zero")
+    with pytest.raises(SignatureError, match="regular"):
+        find_signature(archive)
+
+
+def _tar(place: Path, *names: str) -> Path:
+    archive = place / "skills.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for name in names:
+            data = skill_md(name, f"Does {name}.")
+            entry = tarfile.TarInfo(f"{name}/SKILL.md")
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return archive
+
+
+def _zip_of_two(place: Path) -> Path:
+    entries = {f"{name}/SKILL.md": skill_md(name, f"Does {name}.") for name in ("a", "b")}
+    return make_zip(place / "skills.zip", entries)
+
+
+@pytest.mark.parametrize("kind", ["tar with one", "tar with two", "zip with two"])
+async def test_the_signature_of_an_archive_counts_for_all_of_its_skills(
+    opened: Open, tmp_path: Path, kind: str
+) -> None:
+    names = ["a"] if kind == "tar with one" else ["a", "b"]
+    archive = _zip_of_two(tmp_path) if kind == "zip with two" else _tar(tmp_path, *names)
+    async with opened(require_signature=True) as runtime:
+        installer = runtime.installer()
+        (missing, *_) = await installer.install(str(archive), every=True)
+        assert missing.error is not None
+        assert missing.error.code == "signature_missing"
+        _sign(archive)
+        async with installer.open(str(archive)) as offers:
+            for skill in offers.skills:
+                assert (await installer.inspect(offers, skill)).signature.status == "valid"
+        done = await installer.install(str(archive), every=True)
+        assert [outcome.name for outcome in done if outcome.error is None] == names
+        for name in names:
+            assert runtime.manager.signature_of(runtime.catalog.get(name)).key == KEY.public.name
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+async def test_a_wrong_signature_of_an_archive_refuses_all_of_its_skills(
+    opened: Open, tmp_path: Path, kind: str
+) -> None:
+    archive = _zip_of_two(tmp_path) if kind == "zip" else _tar(tmp_path, "a", "b")
+    archive.with_name(archive.name + SUFFIX).write_text(KEY.sign(b"x", "c"), encoding="utf-8")
+    async with opened() as runtime:
+        done = await runtime.installer().install(str(archive), every=True)
+        codes = [outcome.error and outcome.error.code for outcome in done]
+        assert codes == ["signature_invalid", "signature_invalid"]
+        assert [s for s in runtime.catalog.skills if s.provenance.origin == "installed"] == []
 
 
 async def test_a_missing_signature_is_said_and_refused_only_if_one_is_required(

@@ -91,6 +91,18 @@ async def test_without_read_access_no_uid_is_leased(sandbox: Sandbox, place: Pat
         assert (result.stdout, (workspace / "made").stat().st_uid) == (b"seen", 0)
 
 
+async def test_a_run_in_a_folder_that_an_earlier_run_has_made(
+    sandbox: Sandbox, place: Path
+) -> None:
+    with Workspaces(place / "w").lease() as workspace:
+        first = await sandbox.run(_shell(workspace, "mkdir repository; echo 1 > repository/in"))
+        request = replace(_shell(workspace, "cat in; id -u"), cwd=workspace / "repository")
+        second = await sandbox.run(request)
+        assert (first.outcome, second.outcome) == ("ok", "ok")
+        assert second.stdout.startswith(b"1\n")
+        assert (workspace / "repository").stat().st_uid != 0
+
+
 async def test_a_folder_that_is_not_the_runs_own_keeps_its_owner(
     sandbox: Sandbox, place: Path
 ) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from apexbridge.sources.directory_scanner import ScanLimits
-from apexbridge.sources.repository import Repository, discover_skills
+from apexbridge.sources.repository import Repository, discover_skills, missing_submodules
 
 
 def _skill(folder: Path, text: str = "Do it.") -> Path:
@@ -126,3 +126,15 @@ def test_an_unusable_skill_is_a_problem_and_hides_no_other(tmp_path: Path) -> No
 
 def test_a_folder_that_does_not_exist_is_a_problem(tmp_path: Path) -> None:
     assert _codes(discover_skills(tmp_path / "x")) == ["path_missing"]
+
+
+def test_submodules_that_were_not_fetched_are_named(tmp_path: Path) -> None:
+    assert list(missing_submodules(tmp_path)) == []
+    _skill(tmp_path / "there")
+    (tmp_path / "skills/empty").mkdir(parents=True)
+    paths = ["skills/empty", "gone", "there", "../..", "/etc", "x" * 300]
+    text = "".join(f'[submodule "{n}"]\n\tpath = {n}\n\turl = ../x\n' for n in paths)
+    (tmp_path / ".gitmodules").write_text(text, encoding="utf-8")
+    found = [(p.code, p.where) for p in missing_submodules(tmp_path)]
+    names = ("skills/empty", "gone", "x" * 300)
+    assert found == [("submodule_left_out", name) for name in names]

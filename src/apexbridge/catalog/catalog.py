@@ -61,7 +61,7 @@ class SourceState:
     def is_there(self) -> bool:
         """Say whether there is anything to scan: a configured folder may not exist yet."""
         roots = self.source.roots
-        return not roots or self.is_down or roots[0].exists()
+        return not roots or self.is_down or any(root.exists() for root in roots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

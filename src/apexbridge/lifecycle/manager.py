@@ -132,7 +132,7 @@ class SkillManager:
         ):
             limits, keys = self.policy.limits, self.policy.signatures
             stage = partial(stage_skill, path, staging, limits=limits, signatures=keys)
-            stage = partial(stage, renames=renames, signature=origin.signature)
+            stage = partial(stage, renames=renames, origin=origin)
             staged = await to_thread.run_sync(stage)
             skill = staged.skill
             check_content(skill, origin.sha256)
@@ -182,7 +182,7 @@ class SkillManager:
             transactions.audited("update", archive=path.name),
             enter_in_thread(store.staging()) as staging,
         ):
-            staged = await stage_version(self._parts, only, path, staging, origin.signature)
+            staged = await stage_version(self._parts, only, path, staging, origin)
             skill, name = staged.skill, staged.skill.name
             check_content(skill, origin.sha256)
             transactions.check_not_pinned(name)
@@ -342,9 +342,16 @@ class SkillManager:
         )
 
     async def inspect(
-        self, path: Path, *, renames: bool = False, signature: str = ""
+        self,
+        path: Path,
+        *,
+        renames: bool = False,
+        signature: str = "",
+        archive: Path | None = None,
     ) -> Inspection:
         """Dry run of an install: contents, capabilities and findings of an archive or folder.
+
+        `archive` is the signed archive, if a folder was unpacked from one.
 
         Raises:
             ArchiveError: If the archive is unsafe, malformed or not a skill.
@@ -357,7 +364,7 @@ class SkillManager:
             limits=self.policy.limits,
             others=self._scans.known_skills(),
             signatures=self.policy.signatures,
-            signature=signature,
+            origin=InstallOrigin(signature=signature, archive=archive),
         )
         return await to_thread.run_sync(inspect)
 

@@ -7,7 +7,9 @@ settings require a signature.
 """
 
 import logging
+import os
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -69,19 +71,26 @@ def find_signature(path: Path) -> str:
     """Read the signature beside an archive or folder (`NAME.minisig`); empty if there is none.
 
     Raises:
-        SignatureError: If it is not a small file of text.
+        SignatureError: If it is empty, or not a small regular file.
     """
     whole = path.resolve() if path.is_dir() else path
     if not whole.name:
         return ""
     place = whole.with_name(whole.name + SUFFIX)
     try:
-        with place.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        if place.is_dir():
+            return ""
+        # O_NONBLOCK: opening a FIFO must not wait for a writer.
+        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            data = file.read(MAX_BYTES + 1) if is_regular else b""
+    except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
         raise SignatureError(error.strerror or str(error), name=place.name) from None
+    if not data:
+        raise SignatureError("it is empty, or no regular file", name=place.name)
     if len(data) > MAX_BYTES:
         raise SignatureError(f"it has more than {MAX_BYTES} bytes", name=place.name)
     return data.decode("utf-8", "replace")

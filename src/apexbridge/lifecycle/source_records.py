@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from apexbridge.file_lock import file_lock
 from apexbridge.paths import replace_bytes
+from apexbridge.ssrf import display_url
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ class InstallOrigin:
     """Recorded with the skill; if it has a content hash, other files are refused."""
     signature: str = ""
     """Text of a detached signature; by default that of `NAME.minisig` beside the files."""
+    archive: Path | None = None
+    """The signed archive, if the files were unpacked from one with several skills."""
 
     @property
     def sha256(self) -> str:
@@ -55,6 +58,15 @@ class InstallOrigin:
 
 
 UNKNOWN_ORIGIN = InstallOrigin()
+
+
+def display_source(source: str) -> str:
+    """Redact a recorded address for display: the query of a URL may be a secret.
+
+    >>> display_source("https://example.org/a.zip?token=x"), display_source("github:o/r")
+    ('https://example.org/a.zip', 'github:o/r')
+    """
+    return display_url(source) if "://" in source else source
 
 
 class _RecordsFile(BaseModel):

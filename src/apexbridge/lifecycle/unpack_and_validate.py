@@ -20,6 +20,7 @@ from apexbridge.lifecycle.signature_check import (
     copy_archive,
     find_signature,
 )
+from apexbridge.lifecycle.source_records import UNKNOWN_ORIGIN, InstallOrigin
 from apexbridge.lifecycle.zip.archive import (
     DEFAULT_LIMITS,
     ArchiveLimits,
@@ -38,6 +39,8 @@ from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 from apexbridge.skills.validator import Package, open_folder, validate
 
 _STAGED_NAME = "new"
+_LFS_START = b"version https://git-lfs.github.com/spec/"
+_LFS_BYTES = 1024
 _PROVENANCE = Provenance(
     origin=Origin.INSTALLED,
     source_id="installed:staging",
@@ -64,12 +67,12 @@ def stage_skill(
     renames: bool = False,
     limits: ArchiveLimits = DEFAULT_LIMITS,
     signatures: SignaturePolicy | None = None,
-    signature: str = "",
+    origin: InstallOrigin = UNKNOWN_ORIGIN,
 ) -> StagedSkill:
     """Unpack an archive or copy a folder below `staging`, and validate it.
 
     With `renames`, a folder that is not named like its skill is renamed. With `signatures`, the
-    signature is verified; by default it is the file beside the archive or folder.
+    signature is verified: that of the origin, or else the file beside the archive or folder.
 
     Raises:
         SignatureError: If the signature is wrong, or one is required and missing.
@@ -80,13 +83,13 @@ def stage_skill(
     try:
         if signatures is None:
             return _stage(path, staging, renames=renames, limits=limits)
-        text = signature or find_signature(path)
+        text = origin.signature or find_signature(path)
         is_archive = bool(text) and not path.is_dir()
-        archive = copy_archive(path, staging, limits) if is_archive else None
-        staged = _stage(archive or path, staging, renames=renames, limits=limits)
+        copy = copy_archive(path, staging, limits) if is_archive else None
+        staged = _stage(copy or path, staging, renames=renames, limits=limits)
         mark = staged.skill.fingerprint
         sha256 = mark.sha256 if mark else ""
-        check = check_signature(text, archive, sha256, signatures, path.name)
+        check = check_signature(text, copy or origin.archive, sha256, signatures, path.name)
         return replace(staged, signature=check)
     except OSError as error:
         detail = error.strerror or str(error)
@@ -114,6 +117,7 @@ def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -
         raise SkillInvalidError(package.folder, errors)
     root = staging / package.folder
     built.rename(root)
+    problems = (*problems, *_lfs_pointers(root))
     reading = read_skill(root, _PROVENANCE)
     if reading.skill is None or reading.skill.name != package.folder:
         raise SkillInvalidError(package.folder, reading.problems)
@@ -128,6 +132,17 @@ def _broken_rules(package: Package, *, renames: bool) -> Iterator[Problem]:
             yield problem
     if renames and names.is_device(package.folder):  # what becomes of a title such as "AUX"
         yield Problem.error("name_reserved", SKILL_MD, name=package.folder)
+
+
+def _lfs_pointers(root: Path) -> Iterator[Problem]:
+    """Report files that Git LFS keeps elsewhere: no archive and no `git archive` has them."""
+    for entry in tree.entries(root):
+        if entry.kind == "file" and entry.size <= _LFS_BYTES:
+            with (root / entry.path).open("rb") as file:
+                start = file.read(len(_LFS_START))
+            if start == _LFS_START:
+                path = entry.path.as_posix()
+                yield Problem.warning("lfs_pointer", path, path=path)
 
 
 def _check_folder_limits(path: Path, limits: ArchiveLimits) -> None:
@@ -220,7 +235,7 @@ def inspect_skill(
     limits: ArchiveLimits = DEFAULT_LIMITS,
     others: Mapping[str, str] | None = None,
     signatures: SignaturePolicy | None = None,
-    signature: str = "",
+    origin: InstallOrigin = UNKNOWN_ORIGIN,
 ) -> Inspection:
     """Dry run of an install, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="apexbridge-") as folder:
@@ -230,7 +245,7 @@ def inspect_skill(
             renames=renames,
             limits=limits,
             signatures=signatures,
-            signature=signature,
+            origin=origin,
         )
         skill, root = staged.skill, staged.root
         files = tuple(

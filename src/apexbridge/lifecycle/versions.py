@@ -12,6 +12,7 @@ from apexbridge.errors import SkillInvalidError, SkillVersionError
 from apexbridge.lifecycle.index_updates import IndexUpdates, read_skill_md
 from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate
 from apexbridge.lifecycle.signature_check import UNSIGNED, SignatureCheck, SignatureStore
+from apexbridge.lifecycle.source_records import InstallOrigin
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import (
@@ -75,7 +76,7 @@ def check_not_older(old: Skill, new: Skill) -> None:
 
 
 async def stage_version(
-    parts: ManagerParts, name: str, path: Path, staging: Path, signature: str = ""
+    parts: ManagerParts, name: str, path: Path, staging: Path, origin: InstallOrigin
 ) -> StagedSkill:
     """Unpack a version of one skill, or of any skill if `name` is empty.
 
@@ -90,7 +91,7 @@ async def stage_version(
         renames=True,
         limits=parts.policy.limits,
         signatures=parts.policy.signatures,
-        signature=signature,
+        origin=origin,
     )
     staged = await to_thread.run_sync(stage)
     if name not in ("", staged.skill.name):
@@ -167,7 +168,9 @@ class SkillVersions:
             enter_in_thread(self._store.staging()) as staging,
         ):
             transactions.installed(name)
-            staged = await stage_version(parts, name, path, staging, signature)
+            staged = await stage_version(
+                parts, name, path, staging, InstallOrigin(signature=signature)
+            )
             report = await parts.scans.check(staged.skill, staged.root, blocks_at)
             sha256 = sha256_of(staged.skill)
             async with transactions.lock(name), shielded():

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import anyio.to_thread
@@ -15,10 +16,11 @@ from apexbridge.lifecycle.scan_results import BlockLevel
 from apexbridge.lifecycle.source_records import InstallOrigin, SourceRecord
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import InstallResult, enter_in_thread
-from apexbridge.lifecycle.unpack_and_validate import archived_name
+from apexbridge.lifecycle.unpack_and_validate import Inspection, archived_name
 from apexbridge.paths import safe_join
 from apexbridge.skills.model import Problem
-from apexbridge.sources.repository import FoundSkill, discover_skills
+from apexbridge.sources.plugins.source import has_skill_md
+from apexbridge.sources.repository import FoundSkill, discover_skills, missing_submodules
 
 _MAX_NAMED = 40
 
@@ -49,9 +51,15 @@ class Offers:
     """The address with its revision."""
     skills: tuple[SkillOffer, ...]
     problems: tuple[Problem, ...] = ()
+    archive: Path | None = None
+    """The signed archive that all skills were unpacked from."""
+    signature: str = ""
+    """Its detached signature."""
+    tree: FetchedTree | None = None
+    """What was fetched, if it is a folder."""
 
     def choose(self, names: Sequence[str] = (), *, every: bool = False) -> tuple[SkillOffer, ...]:
-        """Return the skills of these names or paths; all; or the only one.
+        """Return the skills of these names or paths; all; or the only one. Blocking.
 
         Raises:
             SourceError: `source_skill_unknown`, or `source_choice` if there are several.
@@ -65,7 +73,19 @@ class Offers:
             return self.skills
         raise SourceError(code="source_choice", source=str(self.address), names=self._names())
 
+    def at(self, path: str) -> SkillOffer | None:
+        """Return the skill of a folder, also one that is not listed. Blocking.
+
+        Not listed are equal copies, and skills inside of others, which have them as files.
+        """
+        place = path.strip("/")
+        listed = (skill for skill in self.skills if place and skill.where == place)
+        found = next(listed, None)
+        return _unlisted_offer(self.tree, place) if found is None and self.tree else found
+
     def _find(self, wanted: str) -> SkillOffer:
+        if "/" in wanted and (skill := self.at(wanted)):
+            return skill
         for matches in (_is_at, _is_named, _is_named_loosely):
             for skill in self.skills:
                 if matches(skill, wanted):
@@ -142,7 +162,11 @@ class InstallService:
         resolved = await self.sources.resolve(address)
         async with enter_in_thread(self._store.staging()) as staging:
             tree = await self.sources.fetch(resolved, staging)
-            yield await anyio.to_thread.run_sync(_list_offers, tree, renames)
+            offers = await anyio.to_thread.run_sync(_list_offers, tree, renames)
+            # `owner/repo@pdf` is that skill alone, also for those who list or take all.
+            if offers.address.skill:
+                offers = replace(offers, skills=await anyio.to_thread.run_sync(offers.choose))
+            yield offers
 
     async def install(
         self,
@@ -159,26 +183,46 @@ class InstallService:
             ArchiveError: If it is an archive that is unsafe or too large.
         """
         async with self.open(address) as offers:
-            chosen = offers.choose(skills, every=every)
+            choose = partial(offers.choose, skills, every=every)
+            chosen = await anyio.to_thread.run_sync(choose)
             return tuple(
                 [await self.install_offer(offers, skill, blocks_at=blocks_at) for skill in chosen]
             )
 
     async def install_offer(
-        self, offers: Offers, skill: SkillOffer, *, blocks_at: BlockLevel = "policy"
+        self,
+        offers: Offers,
+        skill: SkillOffer,
+        *,
+        blocks_at: BlockLevel = "policy",
+        sha256: str = "",
     ) -> InstallOutcome:
-        """Install one skill of an open address; an error is the outcome."""
+        """Install one skill of an open address; an error is the outcome.
+
+        With a hash only that content is installed: what was inspected may have changed since
+        (TOCTOU).
+        """
         try:
             check_offer(skill)
             result = await self.manager.install(
                 skill.path,
                 renames=skill.renames,
                 blocks_at=blocks_at,
-                origin=InstallOrigin(source=record_of(offers, skill)),
+                origin=origin_of(offers, skill, sha256),
             )
         except ApexBridgeError as error:
             return InstallOutcome(name=skill.name, where=skill.where, error=error)
         return InstallOutcome(name=result.skill.name, where=skill.where, result=result)
+
+    async def inspect(self, offers: Offers, skill: SkillOffer) -> Inspection:
+        """Dry run of an install of one skill; raises as `SkillManager.inspect` does."""
+        check_offer(skill)
+        return await self.manager.inspect(
+            skill.path,
+            renames=skill.renames,
+            signature=offers.signature,
+            archive=offers.archive,
+        )
 
     def record(self, name: str) -> SourceRecord:
         """Return where an installed skill came from.
@@ -207,16 +251,20 @@ def check_offer(skill: SkillOffer) -> None:
         raise skill.refusal
 
 
-def record_of(offers: Offers, skill: SkillOffer, sha256: str = "") -> SourceRecord:
-    """Build the record of a skill's source; with a hash only that content is installed."""
+def origin_of(offers: Offers, skill: SkillOffer, sha256: str = "") -> InstallOrigin:
+    """Build the origin of a skill: its source and signature.
+
+    With a hash only that content is installed.
+    """
     address = offers.address
-    return SourceRecord(
+    record = SourceRecord(
         source=address.source,
         ref=address.ref,
         revision=address.revision,
         path=skill.where,
         sha256=sha256,
     )
+    return InstallOrigin(source=record, signature=offers.signature, archive=offers.archive)
 
 
 def _list_offers(tree: FetchedTree, renames: bool) -> Offers:
@@ -241,7 +289,14 @@ def _list_offers(tree: FetchedTree, renames: bool) -> Offers:
         raise SourceError(detail, code="source_no_skills", source=str(address))
     is_one = is_local and found.skills[0].where == ""
     offers = (_offer(skill, tree, renames=renames if is_one else True) for skill in found.skills)
-    return Offers(address=address, skills=tuple(offers), problems=(*tree.problems, *found.problems))
+    return Offers(
+        address=address,
+        skills=tuple(offers),
+        problems=(*tree.problems, *found.problems, *missing_submodules(tree.path)),
+        archive=tree.archive,
+        signature=tree.signature,
+        tree=tree,
+    )
 
 
 def _folder(tree: FetchedTree) -> Path:
@@ -260,6 +315,22 @@ def _folder(tree: FetchedTree) -> Path:
     if folder is None or not folder.is_dir():
         raise SourceError(code="source_path_unknown", source=str(tree.address), path=path)
     return folder
+
+
+def _unlisted_offer(tree: FetchedTree, path: str) -> SkillOffer | None:
+    try:
+        folder = safe_join(tree.path, path)
+    except UnsafePathError:
+        return None
+    if not has_skill_md(folder):
+        return None
+    skill = next(iter(discover_skills(folder).skills), None)
+    if skill is None:
+        return None
+    # The address of the tree may have a path, and the one given may lead through a symlink.
+    where = folder.relative_to(tree.path.resolve()).as_posix()
+    whole = replace(tree, address=replace(tree.address, path=""))
+    return _offer(replace(skill, where=where), whole, renames=True)
 
 
 def _offer(skill: FoundSkill, tree: FetchedTree, *, renames: bool) -> SkillOffer:

@@ -19,7 +19,7 @@ from apexbridge.lifecycle.lockfile import (
     read_lock,
     write_lock,
 )
-from apexbridge.lifecycle.source_records import InstallOrigin, SourceRecord
+from apexbridge.lifecycle.source_records import SourceRecord
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import InstallResult, enter_in_thread, sha256_of
 from apexbridge.lifecycle.unpack_and_validate import stage_skill
@@ -29,7 +29,7 @@ from apexbridge.runtime.install_service import (
     Offers,
     SkillOffer,
     check_offer,
-    record_of,
+    origin_of,
 )
 from apexbridge.skills.model import Skill
 
@@ -138,7 +138,8 @@ class UpdateService:
         self, status: UpdateStatus, record: SourceRecord, offers: Offers
     ) -> UpdateStatus:
         status = replace(status, newest=offers.address.revision)
-        skill = find_offer(offers, status.name, record.path)
+        find = partial(find_offer, offers, status.name, record.path)
+        skill = await anyio.to_thread.run_sync(find)
         if skill is None:
             return replace(status, state="gone")
         try:
@@ -163,7 +164,7 @@ class UpdateService:
         """
         record = self._installer.record(name)
         async with self._installer.open(_newest(record)) as offers:
-            skill = find_offer(offers, name, record.path)
+            skill = await anyio.to_thread.run_sync(find_offer, offers, name, record.path)
             if skill is None:
                 offers.choose([name])  # raises, with the names that there are
                 raise SkillNotFoundError(name)
@@ -178,7 +179,7 @@ class UpdateService:
             expected_sha256=expected_sha256,
             allows_older=options.get("allows_older", False),
             blocks_at=None if options.get("allows_findings") else "policy",
-            origin=InstallOrigin(source=record_of(new.offers, new.skill, new.sha256)),
+            origin=origin_of(new.offers, new.skill, new.sha256),
         )
 
     async def _stage(self, offers: Offers, skill: SkillOffer) -> NewVersion:
@@ -222,7 +223,7 @@ class UpdateService:
             yield SyncPlan(steps=tuple(steps), unchanged=kept)
 
     async def _verified(self, entry: LockedSkill, offers: Offers) -> NewVersion:
-        skill = find_offer(offers, entry.name, entry.path)
+        skill = await anyio.to_thread.run_sync(find_offer, offers, entry.name, entry.path)
         if skill is None or skill.name != entry.name:
             (skill,) = offers.choose([entry.name])
         new = await self._stage(offers, skill)
@@ -253,9 +254,7 @@ class UpdateService:
             step.new.skill.path,
             renames=step.new.skill.renames,
             blocks_at=None if allows_findings else "policy",
-            origin=InstallOrigin(
-                source=record_of(step.new.offers, step.new.skill, step.new.sha256)
-            ),
+            origin=origin_of(step.new.offers, step.new.skill, step.new.sha256),
         )
 
     async def write_lock(
@@ -288,10 +287,11 @@ class UpdateService:
 
 
 def find_offer(offers: Offers, name: str, path: str) -> SkillOffer | None:
-    """Return the skill at its former path; one that has moved is found by its name."""
-    at_path = (skill for skill in offers.skills if skill.where == path and skill.name == name)
-    named = (skill for skill in offers.skills if skill.name == name)
-    return next(at_path, None) or next(named, None)
+    """Return the skill at its former path; one that has moved is found by its name. Blocking."""
+    at_path = offers.at(path)
+    if at_path is not None and at_path.name == name:
+        return at_path
+    return next((skill for skill in offers.skills if skill.name == name), None)
 
 
 def _newest(record: SourceRecord) -> Address:

@@ -148,12 +148,16 @@ class Launcher:
 
 
 def required_paths(request: ExecRequest) -> tuple[Path, ...] | None:
-    """Return the paths that a leased UID must read; None if it would write foreign files."""
-    if set(request.access.write) - {request.workspace}:
+    """Return the paths that a leased UID must read; None if it would write foreign files.
+
+    The workspace and what is in it are given to that UID.
+    """
+    own = request.workspace
+    if set(request.access.write) - {own}:
         return None
     program = request.argv[0]
     paths = {*request.access.read, request.cwd, Path(program if program.startswith("/") else "/")}
-    return tuple(paths - {request.workspace})
+    return tuple(path for path in paths if own is None or not path.is_relative_to(own))
 
 
 def _config(groups: Cgroups | None) -> str:

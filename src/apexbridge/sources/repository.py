@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from apexbridge.errors import UnsafePathError
+from apexbridge.paths import safe_join
 from apexbridge.skills.model import Origin, Problem, Provenance, Skill
 from apexbridge.skills.parser import read_skill
 from apexbridge.sources.directory_scanner import (
@@ -12,12 +14,14 @@ from apexbridge.sources.directory_scanner import (
     is_folder,
     resolve_leniently,
 )
+from apexbridge.sources.git_excludes import read_small_file
 from apexbridge.sources.plugins.finder import find_plugins
 from apexbridge.sources.plugins.source import PluginSource, has_skill_md
 
 REPOSITORY_LIMITS = ScanLimits(max_depth=8, max_folders=20_000)
 """Limits of one search through a repository, which holds more than a folder of one's own skills."""
 
+_MAX_SUBMODULES = 100
 _ASIDE = frozenset(
     {"test", "tests", "__tests__", "fixtures", "testdata"}
     | {"template", "templates", "backup", "backups", "node_modules"}
@@ -68,6 +72,25 @@ def discover_skills(folder: Path, limits: ScanLimits = REPOSITORY_LIMITS) -> Rep
             problems=() if isinstance(found, FoundSkill) else found,
         )
     return _search(root, limits)
+
+
+def missing_submodules(root: Path) -> Iterator[Problem]:
+    """Report the submodules of a repository whose folders are empty."""
+    lines = read_small_file(root / ".gitmodules").splitlines()
+    pairs = (map(str.strip, line.partition("=")[::2]) for line in lines)
+    paths = [value for key, value in pairs if key == "path"]
+    for path in paths[:_MAX_SUBMODULES]:
+        if _is_empty(root, path):
+            yield Problem.warning("submodule_left_out", path, path=path)
+
+
+def _is_empty(root: Path, path: str) -> bool:
+    try:
+        return not any(safe_join(root, path).iterdir())
+    except OSError:
+        return True
+    except UnsafePathError:
+        return False
 
 
 def _search(root: Path, limits: ScanLimits) -> Repository:

@@ -16,24 +16,32 @@ from apexbridge.lifecycle.install_sources.address import (
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def _github(location: str = "o/r", ref: str = "", path: str = "") -> Address:
-    return Address(kind="github", location=location, ref=ref, path=path)
+def _github(
+    location: str = "o/r", ref: str = "", path: str = "", *, may_be_skill: bool = False
+) -> Address:
+    return Address(
+        kind="github", location=location, ref=ref, path=path, ref_may_be_skill=may_be_skill
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "address"),
     [
         ("o/r", _github()),
-        ("o/r@main", _github(ref="main")),
-        ("o/r@v1.2", _github(ref="v1.2")),
+        ("o/r@main", _github(ref="main", may_be_skill=True)),
+        ("o/r@v1.2", _github(ref="v1.2", may_be_skill=True)),
         ("o/r#main", _github(ref="main")),
         ("o/r@main/skills/pdf", _github(ref="main/skills/pdf")),
         ("o/r/skills/pdf", _github(path="skills/pdf")),
         ("o/r/skills/pdf/", _github(path="skills/pdf")),
-        ("github:o/r@main", _github(ref="main")),
+        ("github:o/r@main", _github(ref="main", may_be_skill=True)),
         ("vercel-labs/agent-skills", _github("vercel-labs/agent-skills")),
         ("o/my.repo_x", _github("o/my.repo_x")),
         ("https://github.com/o/r", _github()),
+        ("github.com/o/r", _github()),
+        ("github.com/o/r/tree/main/skills/pdf", _github(ref="main/skills/pdf")),
+        ("gitlab.com/g/s/r", Address(kind="gitlab", location="g/s/r")),
+        ("git.example.org/o/r.git", Address(kind="git", location="https://git.example.org/o/r.git")),
         ("https://github.com/o/r/", _github()),
         ("https://github.com/o/r.git", _github()),
         ("git+https://github.com/o/r.git#v1", _github(ref="v1")),
@@ -162,6 +170,15 @@ def test_a_recorded_source_parses_to_the_same_place() -> None:
         again = recorded_address(address.source, ref=address.ref, path="a/b", revision=COMMIT)
         assert (again.kind, again.location) == (address.kind, address.location)
         assert (again.ref, again.path, again.revision) == (address.ref, "a/b", COMMIT)
+
+
+def test_ref_and_path_may_stand_in_the_source_of_an_entry_written_by_hand() -> None:
+    written = recorded_address("o/r@v1/skills/pdf")
+    assert (written.location, written.ref, written.path) == ("o/r", "v1/skills/pdf", "")
+    page = recorded_address("https://git.example.org/o/r.git#v1:skills/pdf")
+    assert (page.ref, page.path) == ("v1", "skills/pdf")
+    both = recorded_address("o/r@v1", ref="v2", path="skills/pdf")
+    assert (both.ref, both.path, both.ref_may_be_skill) == ("v2", "skills/pdf", False)
 
 
 @pytest.mark.parametrize(

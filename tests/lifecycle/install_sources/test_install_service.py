@@ -24,6 +24,7 @@ from apexbridge.runtime.install_service import InstallService
 from apexbridge.runtime.policies import fetch_policy
 from apexbridge.runtime.update_service import UpdateService
 from apexbridge.settings import load
+from apexbridge.signatures import SecretKey
 from apexbridge.testing import make_skill, make_zip, skill_md
 from tests.lifecycle.install_sources.git_site import GitSite, Upstream, git
 from tests.lifecycle.test_tar import file, link, make_tar
@@ -143,6 +144,78 @@ async def test_refs_paths_and_skills_of_an_address(
     done = await forge_service(runtime, site).install(address)
     assert [outcome.name for outcome in done] == names
     assert installed(runtime) == names
+
+
+async def test_a_skill_in_the_place_of_a_ref_is_the_only_one_of_the_address(
+    runtime: Runtime, upstream: Upstream, site: GitSite
+) -> None:
+    upstream.commit(TWO)
+    service = forge_service(runtime, site)
+    async with service.open("o/repo@csv") as offers:
+        assert [skill.name for skill in offers.skills] == ["csv"]
+    done = await service.install("o/repo@csv", every=True)
+    assert [outcome.name for outcome in done] == ["csv"]
+    assert installed(runtime) == ["csv"]
+
+
+async def test_a_path_chooses_a_copy_and_a_skill_inside_of_another(
+    runtime: Runtime, upstream: Upstream, site: GitSite
+) -> None:
+    (upstream.tree / "skills").mkdir()
+    (upstream.tree / "skills/docs").symlink_to("pdf")
+    inner = skill_md("inner", "Is a part of another.")
+    files = {"dist/pdf/SKILL.md": PDF, "dist/pdf/scripts/x.py": b"print(1)"}
+    upstream.commit({**TWO, **files, "skills/csv/parts/inner/SKILL.md": inner})
+    service = forge_service(runtime, site)
+    async with service.open("o/repo") as offers:
+        assert len(offers.skills) == 2
+        for path, name, where in (
+            ("skills/pdf", "pdf", "skills/pdf"),
+            ("dist/pdf", "pdf", "dist/pdf"),
+            ("skills/docs", "pdf", "skills/pdf"),
+            ("skills/csv/parts/inner/", "inner", "skills/csv/parts/inner"),
+        ):
+            (skill,) = offers.choose([path])
+            assert (skill.name, skill.where) == (name, where)
+        for path in ("../x", "skills/csv/parts", "skills/none", "/etc", "skills/../skills/pdf/.."):
+            with pytest.raises(SourceError) as caught:
+                offers.choose([path])
+            assert caught.value.code == "source_skill_unknown"
+    (done,) = await service.install("o/repo", skills=["skills/csv/parts/inner"])
+    assert done.error is None
+    updates = UpdateService(service, runtime.store, runtime.config.data)
+    changed = skill_md("inner", "Is a better part of another.")
+    upstream.commit({"skills/csv/parts/inner/SKILL.md": changed})
+    (status,) = await updates.outdated()
+    assert status.state == "outdated"
+
+
+@pytest.mark.parametrize("address", ["o/repo@v9", "o/repo#v9", "https://github.com/o/repo/tree/v9"])
+async def test_a_ref_that_is_missing_never_becomes_the_default_branch(
+    runtime: Runtime, upstream: Upstream, site: GitSite, address: str
+) -> None:
+    upstream.commit(TWO)
+    with pytest.raises(SourceError) as caught:
+        await forge_service(runtime, site).install(address, every=True)
+    assert caught.value.code in {"source_ref_unknown", "source_skill_unknown"}
+    assert installed(runtime) == []
+
+
+async def test_an_update_does_not_follow_another_branch_when_its_own_is_gone(
+    runtime: Runtime, upstream: Upstream, site: GitSite
+) -> None:
+    upstream.commit(TWO, branch="release")
+    service = forge_service(runtime, site)
+    await service.install("o/repo@release", skills=["pdf"])
+    upstream.commit({"skills/pdf/SKILL.md": skill_md("pdf", "Of another branch.")})
+    git(upstream.bare, "branch", "-D", "release")
+    updates = UpdateService(service, runtime.store, runtime.config.data)
+    (status,) = await updates.outdated()
+    assert (status.state, status.error and status.error.code) == ("failed", "source_ref_unknown")
+    with pytest.raises(SourceError) as caught:
+        async with updates.newest("pdf"):
+            pytest.fail("its branch is gone")
+    assert caught.value.code == "source_ref_unknown"
 
 
 async def test_an_unknown_ref_path_or_skill_names_what_there_is(
@@ -395,6 +468,22 @@ async def test_a_local_folder_with_one_skill_keeps_the_name_check(
         assert (await runtime.installer().install_offer(offers, skill)).error is None
 
 
+async def test_other_files_than_were_inspected_are_not_installed(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    root = make_skill(tmp_path, "pdf", raw=PDF)
+    installer = runtime.installer()
+    async with installer.open(str(root)) as offers:
+        (skill,) = offers.skills
+        sha256 = (await installer.inspect(offers, skill)).sha256
+        (root / "added.py").write_text("print(2)", encoding="utf-8")
+        changed = await installer.install_offer(offers, skill, sha256=sha256)
+        assert (changed.error and changed.error.code) == "source_content_changed"
+        assert installed(runtime) == []
+        (root / "added.py").unlink()
+        assert (await installer.install_offer(offers, skill, sha256=sha256)).error is None
+
+
 async def test_outdated_compares_content_and_update_brings_the_new_one(
     runtime: Runtime, upstream: Upstream, site: GitSite
 ) -> None:
@@ -442,6 +531,51 @@ async def test_the_source_goes_with_the_skill_to_the_trash_and_back(
     await runtime.manager.uninstall("pdf")
     await runtime.manager.install(root)
     assert runtime.manager.sources.get("pdf") is None
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
+@pytest.mark.parametrize("wrong", [False, True])
+async def test_the_signature_beside_a_downloaded_archive_is_verified(
+    tmp_path: Path, name: str, *, wrong: bool
+) -> None:
+    key = SecretKey.generate()
+    data = (
+        make_tar(tmp_path / name, [file("pdf/SKILL.md", PDF)])
+        if name.endswith("gz")
+        else make_zip(tmp_path / name, {"pdf/SKILL.md": PDF})
+    ).read_bytes()
+    signature = key.sign(b"other" if wrong else data, "pdf").encode()
+    async with open_runtime(tmp_path, trusted_keys=[key.public.text]) as runtime:
+        with Site() as site:
+            site.answers[f"/{name}"] = Answer(
+                body=data, headers={"Content-Type": "application/zip"}
+            )
+            site.answers[f"/{name}.minisig"] = Answer(
+                body=signature, headers={"Content-Type": "text/plain"}
+            )
+            (done,) = await runtime.installer().install(site.url(f"/{name}"))
+        if wrong:
+            assert (done.error and done.error.code) == "signature_invalid"
+            assert installed(runtime) == []
+        else:
+            assert done.error is None
+            found = runtime.manager.signature_of(runtime.catalog.get("pdf"))
+            assert (found.status, found.key) == ("valid", key.public.name)
+
+
+@pytest.mark.parametrize("status", [200, 403, 404, 500])
+async def test_what_answers_in_place_of_a_missing_signature_is_none(
+    runtime: Runtime, tmp_path: Path, status: int
+) -> None:
+    data = make_zip(tmp_path / "a.zip", {"pdf/SKILL.md": PDF}).read_bytes()
+    with Site() as site:
+        site.answers["/a.zip"] = Answer(body=data, headers={"Content-Type": "application/zip"})
+        site.answers["/a.zip.minisig"] = Answer(
+            status=status, body=b"not here", headers={"Content-Type": "text/plain"}
+        )
+        (done,) = await runtime.installer().install(site.url("/a.zip"))
+    assert done.error is None
+    assert runtime.manager.signature_of(runtime.catalog.get("pdf")).status == "absent"
 
 
 async def test_a_cancelled_download_leaves_nothing(runtime: Runtime) -> None:

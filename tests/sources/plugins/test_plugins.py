@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from apexbridge.catalog.catalog import SourceState
 from apexbridge.errors import SkillNotFoundError, UnsafePathError
 from apexbridge.permissions.rules import ToolPattern
 from apexbridge.skills.model import Origin, Problem
@@ -244,6 +245,19 @@ async def test_a_skills_folder_that_is_a_link_out_is_refused(tmp_path: Path) -> 
     assert (await source.scan()).skills == ()
 
 
+async def test_a_plugin_with_commands_only_is_there(tmp_path: Path) -> None:
+    root = _plugin(tmp_path / "p")
+    (root / "commands").mkdir()
+    (root / "commands/push.md").write_text("Push it.", encoding="utf-8")
+    (source,), _ = _find(root)
+    scan = await source.scan()
+    assert [skill.name for skill in scan.skills] == ["p:push"]
+    assert SourceState(source=source, source_id=source.id, scan=scan).is_there()
+    (root / "commands/push.md").unlink()
+    (root / "commands").rmdir()
+    assert not SourceState(source=source, source_id=source.id, scan=await source.scan()).is_there()
+
+
 async def test_a_missing_path_is_reported(tmp_path: Path) -> None:
     root = _plugin(tmp_path / "p", {"name": "p", "skills": ["./gone", "x" * 300]})
     _, problems = _find(root)
@@ -438,6 +452,35 @@ async def test_path_traversal_out_of_the_marketplace_is_reported(
     assert [found.plugin.name for found in sources] == ["ok"]
     code = "path_missing" if source == "https://example.com/x.git" else "plugin_source_unsupported"
     assert [(p.code, p.severity) for p in problems] == [(code, "warning")]
+
+
+async def test_plugins_of_a_marketplace_share_skills_by_symlinks(tmp_path: Path) -> None:
+    make_skill(tmp_path / "m/.claude/skills", "shared")
+    root = _market(tmp_path / "m", {"source": "./plugins/one"}, {"source": "./plugins/two"})
+    one = _plugin(root / "plugins/one", {"name": "one", "skills": ["./skills/shared"]})
+    (one / "skills").mkdir()
+    (one / "skills/shared").symlink_to("../../../.claude/skills/shared")
+    two = _plugin(root / "plugins/two", {"name": "two"})
+    (two / "skills").symlink_to("../../.claude/skills")
+    assert await _names(root) == ["one:shared", "two:shared"]
+    assert _codes(_find(one)[1]) == ["path_unsafe"]  # nothing lists it: it is alone
+
+
+@pytest.mark.parametrize(
+    "path", ["link", "../../out", "/etc", "~/x", "plugins\\p", "\0", "ring", "./loop/skills"]
+)
+async def test_a_path_out_of_the_marketplace_of_a_plugin_is_refused(
+    tmp_path: Path, path: str
+) -> None:
+    make_skill(tmp_path / "out", "evil")
+    root = _market(tmp_path / "m", {"source": "./plugins/p"})
+    plugin = _plugin(root / "plugins/p", {"name": "p", "skills": [path]})
+    (plugin / "link").symlink_to(tmp_path / "out")
+    (plugin / "ring").symlink_to("ring")
+    (plugin / "loop").symlink_to("../../..")
+    (source,), problems = _find(root)
+    assert _codes(problems) == ["path_unsafe"]
+    assert (await source.scan()).skills == ()
 
 
 async def test_invalid_entries_are_reported_and_hide_no_other(tmp_path: Path) -> None:

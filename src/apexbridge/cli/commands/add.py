@@ -10,17 +10,14 @@ from apexbridge.cli.commands.install import change_to_json, print_change, print_
 from apexbridge.cli.commands.lock import LockChoice, lock_choice, write_lock
 from apexbridge.cli.output import ExitCode, Output, exit_code_for, sanitize
 from apexbridge.cli.runtime_call import with_runtime
-from apexbridge.environments.needs import SkillNeeds
 from apexbridge.errors import ApexBridgeError, PermissionDeniedError, SourceError
 from apexbridge.lifecycle.scan_results import BlockLevel
 from apexbridge.lifecycle.unpack_and_validate import Inspection
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.install_service import (
     InstallOutcome,
-    InstallService,
     Offers,
     SkillOffer,
-    check_offer,
 )
 
 _PROBLEMS_SHOWN = 10
@@ -98,20 +95,25 @@ async def _add(out: Output, runtime: Runtime, options: AddOptions) -> Added:
     async with installer.open(options.address, renames=options.rename) as offers:
         chosen = _choose(out, offers, options)
         is_one = len(chosen) == 1 and not options.is_list
-        outcomes, ready = list[InstallOutcome](), list[tuple[SkillOffer, SkillNeeds]]()
+        outcomes, ready = list[InstallOutcome](), list[tuple[SkillOffer, Inspection]]()
         for skill in chosen:
             try:
-                found = await _inspect(installer, skill)
+                found = await installer.inspect(offers, skill)
                 print_inspection(out, found)
-                ready.append((skill, found.needs))
+                for problem in offers.problems:
+                    if skill.where and problem.where.startswith(f"{skill.where}/"):
+                        out.print_problem(problem)
+                ready.append((skill, found))
             except ApexBridgeError as error:
                 if is_one:
                     raise
                 outcomes.append(_failed(skill, error))
         _confirm(out, [skill for skill, _ in ready], options)
-        for skill, needs in ready:
-            agreed = agrees_to_build(out, needs, skill.name, yes=options.yes)
-            done = await installer.install_offer(offers, skill, blocks_at=options.blocks_at)
+        for skill, found in ready:
+            agreed = agrees_to_build(out, found.needs, skill.name, yes=options.yes)
+            done = await installer.install_offer(
+                offers, skill, blocks_at=options.blocks_at, sha256=found.sha256
+            )
             if done.result is not None:
                 await build_installed(out, runtime, done.result.skill, agreed=agreed)
             outcomes.append(done)
@@ -121,11 +123,6 @@ async def _add(out: Output, runtime: Runtime, options: AddOptions) -> Added:
     return Added(
         offers=offers, outcomes=tuple(sorted(outcomes, key=lambda o: order.index(o.where)))
     )
-
-
-async def _inspect(installer: InstallService, skill: SkillOffer) -> Inspection:
-    check_offer(skill)
-    return await installer.manager.inspect(skill.path, renames=skill.renames)
 
 
 def _failed(skill: SkillOffer, error: ApexBridgeError) -> InstallOutcome:

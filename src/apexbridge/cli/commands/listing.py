@@ -11,7 +11,7 @@ from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.cli.output import Output
 from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.lifecycle.skill_list import ListedSkill, ListFilter, SkillPage
-from apexbridge.lifecycle.source_records import SourceRecord
+from apexbridge.lifecycle.source_records import SourceRecord, display_source
 from apexbridge.runtime import Runtime
 
 
@@ -58,7 +58,7 @@ def _row(out: Output, item: ListedSkill, records: Mapping[str, SourceRecord]) ->
         ", ".join(held),
         str(skill.fingerprint.size) if skill.fingerprint else "",
         _findings(out, item),
-        record.source if (record := _record(item, records)) else "",
+        display_source(record.source) if (record := _record(item, records)) else "",
         skill.summary,
     )
 

@@ -11,7 +11,7 @@ from apexbridge.catalog.snapshot import Snapshot, matches_text
 from apexbridge.cli.commands.signing import format_signature
 from apexbridge.cli.output import Output, sanitize
 from apexbridge.lifecycle.signature_check import SignatureCheck
-from apexbridge.lifecycle.source_records import SourceRecord
+from apexbridge.lifecycle.source_records import SourceRecord, display_source
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Skill
@@ -248,7 +248,7 @@ def _print_heading(out: Output, skill: Skill, record: SourceRecord | None) -> No
         at = f"@{record.ref}" if record.ref else ""
         revision = f" ({record.revision})" if record.revision else ""
         path = f" {record.path}" if record.path else ""
-        facts["field_source"] = f"{record.source}{at}{path}{revision}"
+        facts["field_source"] = f"{display_source(record.source)}{at}{path}{revision}"
     for key, value in facts.items():
         out.line(f"  {out.text(key)}: {sanitize(value)}")
 

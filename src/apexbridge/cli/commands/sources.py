@@ -12,7 +12,7 @@ from apexbridge.runtime.source_factory import pins_dir
 from apexbridge.skills.model import Problem
 
 _SKIPPED = frozenset({"folder_not_searched", "folder_limit", "link_leads_out"})
-"""Problems that say what a scan left out."""
+"""Problems that say what a scan left out, beside the errors of unusable skills."""
 
 
 def sources(out: Output, *, accept: str, yes: bool) -> None:
@@ -39,7 +39,8 @@ def sources(out: Output, *, accept: str, yes: bool) -> None:
         out.table(heads, rows)
         for state in states:
             for problem in state.scan.problems:
-                if state.is_down or problem.code in _SKIPPED:
+                is_skipped = problem.code in _SKIPPED or problem.severity == "error"
+                if state.is_down or is_skipped:
                     out.print_problem(problem)
         for problem in problems:
             out.print_problem(problem)

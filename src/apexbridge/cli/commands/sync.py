@@ -9,6 +9,7 @@ from apexbridge.cli.output import ExitCode, Output, exit_code_for
 from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.errors import ApexBridgeError, PermissionDeniedError, StorageError
 from apexbridge.lifecycle.lockfile import LOCK_FILE
+from apexbridge.lifecycle.source_records import display_source
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.update_service import SyncPlan, UpdateService, UpdateStatus
 
@@ -47,9 +48,9 @@ async def _confirm(out: Output, runtime: Runtime, plan: SyncPlan, *, yes: bool) 
     Raises:
         PermissionDeniedError: `not_agreed`.
     """
+    installer = runtime.installer(allows_ssh=True)
     for step in plan.steps:
-        skill = step.new.skill
-        print_inspection(out, await runtime.manager.inspect(skill.path, renames=True))
+        print_inspection(out, await installer.inspect(step.new.offers, step.new.skill))
     names = ", ".join(step.name for step in plan.steps)
     if names and not yes and not out.confirm("sync_ask", names=names):
         raise PermissionDeniedError(code="not_agreed")
@@ -126,7 +127,7 @@ def _row(out: Output, status: UpdateStatus) -> tuple[str, ...]:
         ", ".join(states),
         _label(status.version, status.installed),
         _label(status.newest_version, status.newest),
-        f"{status.source}{'@' if status.ref else ''}{status.ref}",
+        f"{display_source(status.source)}{'@' if status.ref else ''}{status.ref}",
     )
 
 

@@ -110,7 +110,7 @@ class _Change:
             new: NewVersion = await stack.enter_async_context(service.newest(name))
             now, *_ = await self._runtime.manager.versions.list(name)
             if now.sha256 != new.sha256:
-                found = await self._runtime.manager.inspect(new.skill.path, renames=True)
+                found = await self._runtime.installer().inspect(new.offers, new.skill)
                 print_inspection(self._out, found)
                 await self._show_and_ask(found, new.skill.path, now_is_pinned=now.is_pinned)
             return await service.update(

@@ -4,6 +4,7 @@ owner/repo                       a repository on GitHub; also `github:`, `gitlab
 owner/repo@ref/path              a branch, tag or commit of it, and a folder in it
 owner/repo/path                  a folder of the default branch
 https://github.com/o/r/tree/ref/path, https://gitlab.com/g/r/-/tree/ref/path, …
+github.com/owner/repo            the same: what starts with a host is read as https://
 https://host/r.git#ref:path      any git server; also ssh://, git@host:path, file://
 https://host/skills.tar.gz       an archive: zip, skill, tar, tar.gz, tgz
 ./skills                         a folder or archive on this machine
@@ -49,6 +50,11 @@ class Address:
     """Exact state: a commit, or `sha256:` of an archive. Empty for the newest."""
     skill: str = ""
     """Name of the only skill that is meant, if the address has one."""
+    ref_may_be_skill: bool = False
+    """True for `owner/repo@x` as somebody typed it: where no ref has the name, it is a skill's.
+
+    A ref of any other form, of a record or of a lock file must exist: it never becomes another one.
+    """
 
     @property
     def source(self) -> str:
@@ -132,7 +138,12 @@ def parse_address(text: str, *, is_local: bool = False) -> Address:
     if not is_path and _SCP_LIKE.fullmatch(text):
         return _parse_scp_like(text)
     if not is_path and "/" in text:
-        return _parse_shorthand(text, FORGES["github"], text)
+        is_host = "." in text.partition("/")[0]  # no owner on GitHub has a dot
+        return (
+            _parse_url(f"https://{text}")
+            if is_host
+            else _parse_shorthand(text, FORGES["github"], text)
+        )
     return Address(kind=LOCAL, location=text)
 
 
@@ -149,13 +160,19 @@ def _parse_shorthand(text: str, forge: Forge, rest: str) -> Address:
     """Parse `owner/repo`, `owner/repo/path` and `owner/repo@ref/path`."""
     if forge.has_groups:  # where the repository ends is not written: all of it is one
         location, _, ref = rest.strip("/").partition("@")
-        return _in_repository(text, forge, location, ref=ref)
+        found = _in_repository(text, forge, location, ref=ref)
+        return replace(found, ref_may_be_skill=_is_word(ref))
     owner, _, rest = rest.partition("/")
     head = re.match(r"[^/@#]*", rest)
     repo, tail = (head[0], rest[head.end() :]) if head else ("", rest)
     ref = tail[1:] if tail[:1] in {"@", "#"} else ""
     path = tail[1:] if tail[:1] == "/" else ""
-    return _in_repository(text, forge, f"{owner}/{repo}", ref=ref, path=path)
+    found = _in_repository(text, forge, f"{owner}/{repo}", ref=ref, path=path)
+    return replace(found, ref_may_be_skill=tail[:1] == "@" and _is_word(ref))
+
+
+def _is_word(ref: str) -> bool:
+    return bool(ref) and "/" not in ref
 
 
 def _in_repository(
@@ -313,12 +330,18 @@ def checked_commit(address: Address) -> str:
 def recorded_address(source: str, *, ref: str = "", path: str = "", revision: str = "") -> Address:
     """Return the address of a record or lock file, checked like one that is typed in.
 
+    An entry that somebody wrote may have ref and path in its source: `owner/repo@v1`.
+
     Raises:
         SourceError: `source_refused` or `source_address_invalid`.
     """
     found = parse_address(source)
     return replace(
-        found, ref=_checked_ref(source, ref), path=checked_path(source, path), revision=revision
+        found,
+        ref=_checked_ref(source, ref) or found.ref,
+        path=checked_path(source, path) or found.path,
+        revision=revision,
+        ref_may_be_skill=found.ref_may_be_skill and not ref,
     )
 
 

@@ -36,6 +36,10 @@ class FetchedTree:
     )
     """Entries that were left out, by path below the folder: a skill that has one is refused."""
     problems: tuple[Problem, ...] = ()
+    archive: Path | None = None
+    """The signed archive that the folder was unpacked from."""
+    signature: str = ""
+    """Its detached signature; that of an archive with one skill is the file beside it."""
 
 
 class InstallSource(Protocol):

@@ -1,7 +1,7 @@
 """Folders and archives on this machine, and archives that are downloaded by https."""
 
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -11,10 +11,13 @@ from apexbridge.errors import SourceError, StorageError
 from apexbridge.lifecycle.install_sources.address import ARCHIVE, GIT, LOCAL, Address
 from apexbridge.lifecycle.install_sources.archives import is_single_skill, is_tar, unpack_archive
 from apexbridge.lifecycle.install_sources.base import FetchedTree, FetchPolicy
+from apexbridge.lifecycle.signature_check import copy_archive, find_signature
 from apexbridge.lifecycle.zip.limits import ArchiveLimits
-from apexbridge.sources.remote.http_client import download
+from apexbridge.signatures import MAX_BYTES, SUFFIX
+from apexbridge.sources.remote.http_client import download, fetch
 
 _SHA256 = "sha256:"
+_SIGNATURE_START = b"untrusted comment:"
 
 
 class LocalSource:
@@ -59,7 +62,7 @@ class LocalSource:
     def _open(self, address: Address, path: Path, into: Path) -> FetchedTree:
         if not path.exists():
             raise StorageError(code="path_missing", path=path)
-        return FetchedTree(address=address, path=_open_archive(path, into, self._policy.archive))
+        return _open_archive(address, path, into, self._policy.archive)
 
     def _place(self, text: str) -> Path:
         if text == "~" or text.startswith(("~/", "~\\")):
@@ -100,15 +103,35 @@ class ArchiveSource:
         found = f"{_SHA256}{sha256}"
         if address.revision not in {"", found}:
             raise SourceError(code="source_changed", source=str(address), name=name)
-        limits = self._policy.archive
-        path = await anyio.to_thread.run_sync(partial(_open_archive, archive, into, limits))
-        return FetchedTree(address=replace(address, revision=found), path=path)
+        await self._fetch_signature(address.location, archive)
+        resolved, limits = replace(address, revision=found), self._policy.archive
+        return await anyio.to_thread.run_sync(_open_archive, resolved, archive, into, limits)
+
+    async def _fetch_signature(self, url: str, archive: Path) -> None:
+        """Download the signature that is beside an archive, if there is one.
+
+        What answers instead of a missing file (a page, a login, an error) is no signature: a server
+        that wants to hide one can do so anyway. `install.require_signature` refuses the archive.
+        """
+        parts = urlsplit(url)
+        beside = parts._replace(path=f"{parts.path}{SUFFIX}").geturl()
+        limits = replace(self._policy.fetch, max_bytes=MAX_BYTES)
+        with suppress(SourceError):
+            data = await fetch(beside, limits, transport=self._policy.transport)
+            if data.startswith(_SIGNATURE_START):
+                target = archive.with_name(archive.name + SUFFIX)
+                await anyio.to_thread.run_sync(target.write_bytes, data)
 
 
-def _open_archive(path: Path, into: Path, limits: ArchiveLimits) -> Path:
+def _open_archive(address: Address, path: Path, into: Path, limits: ArchiveLimits) -> FetchedTree:
+    """Unpack an archive, unless it is one skill in a zip, which is verified and read as it is."""
     if path.is_dir() or (not is_tar(path) and is_single_skill(path, limits)):
-        return path
-    return unpack_archive(path, into / "tree", limits)
+        return FetchedTree(address=address, path=path)
+    signature = find_signature(path)
+    # What is verified must be what is unpacked (TOCTOU).
+    archive = copy_archive(path, into, limits) if signature else None
+    tree = unpack_archive(archive or path, into / "tree", limits)
+    return FetchedTree(address=address, path=tree, archive=archive, signature=signature)
 
 
 def _is_bare_repository(path: Path) -> bool:

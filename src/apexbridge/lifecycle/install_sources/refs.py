@@ -95,7 +95,7 @@ def resolve(address: Address, refs: Refs) -> Address:
         raise SourceError(detail, code="remote_unusable", url=str(address))
     found = split_ref(address, refs.names())
     if found is None:
-        if "/" in address.ref or address.skill or "HEAD" not in refs.commits:
+        if not address.ref_may_be_skill or "HEAD" not in refs.commits:
             raise _unknown_ref(address, refs)
         return replace(address, ref="", skill=address.ref, revision=refs.commits["HEAD"])
     name = refs.full_name(found.ref or "HEAD")

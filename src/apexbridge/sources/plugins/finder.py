@@ -206,7 +206,7 @@ class _PluginSearch:
         listed = entry.skill_folders if entry and file is not None else ()
         written = (*manifest.skill_folders, *listed)
         is_flat = isinstance(manifest, AgentPluginManifest)
-        folders = list(self._skill_folders(root, written, may_be_root=not is_flat))
+        folders = list(self._skill_folders(root, written, marketplace, may_be_root=not is_flat))
         if isinstance(manifest, AgentPluginManifest):
             folders += self._shared_skills(root, manifest, marketplace)
         found = _FoundPlugin(
@@ -263,18 +263,23 @@ class _PluginSearch:
         return used
 
     def _skill_folders(
-        self, root: Path, written: tuple[str, ...], *, may_be_root: bool
+        self,
+        root: Path,
+        written: tuple[str, ...],
+        marketplace: Path | None,
+        *,
+        may_be_root: bool,
     ) -> Iterator[Path]:
         """Yield the declared skill folders; by default the root if it is a skill, else `skills`."""
         if not written:
             is_skill = may_be_root and has_skill_md(root)
-            inside = root if is_skill else _resolve_inside(root, "skills")
+            inside = root if is_skill else _resolve_inside(root, "skills", marketplace)
             if inside is None:
                 self._report("path_unsafe", str(root), path="skills")
             else:
                 yield inside
         for path in written:
-            place = _resolve_inside(root, path)
+            place = _resolve_inside(root, path, marketplace)
             if place is None:
                 self._report("path_unsafe", str(root / PLUGIN_JSON), path=path[:200])
             elif not is_folder(place):
@@ -362,8 +367,12 @@ def _has_components(root: Path) -> bool:
     return has_skill_md(root) or any(is_folder(root / name) for name in _COMPONENTS)
 
 
-def _resolve_inside(root: Path, written: str) -> Path | None:
-    """Join an untrusted path to the root; None on path traversal."""
+def _resolve_inside(root: Path, written: str, marketplace: Path | None = None) -> Path | None:
+    """Join an untrusted path to the root; None on path traversal.
+
+    A symlink may lead to another folder of the marketplace that lists the plugin, whose plugins
+    share skills so.
+    """
     parts = PurePosixPath(written).parts
     if ".." in parts:
         return None
@@ -372,4 +381,6 @@ def _resolve_inside(root: Path, written: str) -> Path | None:
     try:
         return safe_join(root, written)
     except (UnsafePathError, OSError, RuntimeError):  # a symlink loop is a RuntimeError
-        return None
+        if marketplace is None or written.startswith(("/", "~")):
+            return None
+    return _resolve_inside(marketplace, (root.relative_to(marketplace) / written).as_posix())
