@@ -112,7 +112,7 @@ def _requirement_file(
 ) -> Iterator[Package | Refusal | None]:
     """Read one file, and those that it includes from inside of the skill."""
     where = path.relative_to(root).as_posix()
-    text = _read(path)
+    text = _read(root, path)
     if path in seen or len(seen) >= _MAX_INCLUDED or text is None:
         return
     seen.append(path)
@@ -139,7 +139,7 @@ def _inside(root: Path, path: Path) -> Path | None:
 
 def _pyproject_files(root: Path) -> Iterator[Package | Refusal | None]:
     for folder in _FOLDERS:
-        text = _read(root / folder / "pyproject.toml")
+        text = _read(root, root / folder / "pyproject.toml")
         if text is None:
             continue
         where = (Path(folder) / "pyproject.toml").as_posix()
@@ -155,7 +155,7 @@ def _pyproject_files(root: Path) -> Iterator[Package | Refusal | None]:
 
 def _node_files(root: Path) -> Iterator[Package | Refusal]:
     for folder in _FOLDERS:
-        text = _read(root / folder / "package.json")
+        text = _read(root, root / folder / "package.json")
         if text is None:
             continue
         where = (Path(folder) / "package.json").as_posix()
@@ -184,10 +184,13 @@ def _strings(value: object) -> tuple[str, ...]:
     return tuple(item for item in listed if isinstance(item, str))
 
 
-def _read(path: Path) -> str | None:
+def _read(root: Path, path: Path) -> str | None:
+    """Read a file of the skill; a link that leads out of it is not followed."""
     try:
-        if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
+        if not path.resolve().is_relative_to(root) or not path.is_file():
+            return None
+        if path.stat().st_size > _MAX_FILE_BYTES:
             return None
         return path.read_text("utf-8-sig", errors="replace")
-    except OSError:
+    except (OSError, RuntimeError):  # a loop of links
         return None
