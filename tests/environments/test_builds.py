@@ -154,6 +154,7 @@ async def test_an_index_that_is_not_reached_is_told_with_its_reason(
             await runtime.dependencies.build(skill)
         assert caught.value.code == "dependencies_offline"
         assert packages.index in caught.value.message
+        assert "apexbridge deps build tool" in caught.value.hint
 
 
 async def test_the_setting_can_forbid_every_build(

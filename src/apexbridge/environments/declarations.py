@@ -3,6 +3,7 @@
 Where its Python declares nothing, the packages are guessed from the imports.
 """
 
+import codecs
 import json
 import re
 import tomllib
@@ -30,6 +31,8 @@ _PEP723_BLOCK = re.compile(
 )
 _HEAD_BYTES = 64 * 1024
 _MAX_FILE_BYTES = 256 * 1024
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""PowerShell writes `pip freeze > requirements.txt` so."""
 _MAX_INCLUDED = 10
 _MAX_LINES = 2_000
 _OTHER_PURPOSE = re.compile(r"dev|test|lint|doc|ci\b|build|gpu|cuda", re.IGNORECASE)
@@ -191,6 +194,8 @@ def _read(root: Path, path: Path) -> str | None:
             return None
         if path.stat().st_size > _MAX_FILE_BYTES:
             return None
-        return path.read_text("utf-8-sig", errors="replace")
+        data = path.read_bytes()
+        encoding = "utf-16" if data.startswith(_UTF_16_MARKS) else "utf-8-sig"
+        return data.decode(encoding, errors="replace")
     except (OSError, RuntimeError):  # a loop of links
         return None

@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -93,7 +94,7 @@ class DependencyService:
             DependencyError: If there is no resolution, or no sandbox for it.
         """
         self._require_allowed()
-        async with self._building:
+        async with self._building_for(skill):
             found = await self.show(skill)
             return {one: await self._lock(found, one, upgrades=upgrades)
                     for one in ECOSYSTEMS if _is_needed(found, one, upgrades=upgrades)}  # fmt: skip
@@ -108,7 +109,7 @@ class DependencyService:
             DependencyError: If it fails; the reason is in it.
         """
         self._require_allowed()
-        async with self._building:  # a second request for the same packages finds them built
+        async with self._building_for(skill):
             found = await self.show(skill)
             built, dropped = dict(found.environments), list[str]()
             for ecosystem in ECOSYSTEMS:
@@ -132,6 +133,16 @@ class DependencyService:
         except DependencyError as error:
             self._failed.add(key)
             log.warning("Cannot build the packages of %s: %s", skill.name, error)
+
+    @asynccontextmanager
+    async def _building_for(self, skill: Skill) -> AsyncIterator[None]:
+        """Build one at a time: a second request for the same packages finds them built."""
+        async with self._building:
+            try:
+                yield
+            except DependencyError as error:
+                error.details["skill"] = skill.name  # for the command in the hint
+                raise
 
     def _require_allowed(self) -> None:
         if not self.is_allowed(agreed=True):
