@@ -36,7 +36,14 @@ def test_a_requirement_is_met_by_the_version_that_is_installed(
     (odd / "METADATA").write_text("Name: odd\nVersion: 1-dfsg~2\n", "utf-8")
     folders = (tmp_path / "imported", tmp_path / "hidden")
     module = "apexbridge.environments.installed"
-    monkeypatch.setattr(f"{module}.package_folders", lambda _: folders)
-    monkeypatch.setattr(f"{module}.program_version", lambda _: "Python 3.12.1")
+
+    def found(_: Path) -> tuple[Path, ...]:
+        return folders
+
+    def printed(_: Path) -> str:
+        return "Python 3.12.1"
+
+    monkeypatch.setattr(f"{module}.package_folders", found)
+    monkeypatch.setattr(f"{module}.program_version", printed)
     missing = missing_packages([requirement], Interpreter(program=Path("python3")))
     assert missing == ([] if is_met else [requirement])

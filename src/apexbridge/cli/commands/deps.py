@@ -121,7 +121,8 @@ async def build_installed(out: Output, runtime: Runtime, skill: Skill, *, agreed
         await dependencies.build(skill)
     except DependencyError as error:
         said = error.localized(out.language)
-        out.note(out.text("deps_not_built", message=said.message, hint=said.hint))
+        out.note(out.text("deps_not_built", message=said.message))
+        out.note(said.hint)
 
 
 def deps_gc(out: Output, *, dry_run: bool) -> None:
