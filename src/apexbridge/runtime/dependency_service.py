@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +23,7 @@ from apexbridge.environments.lookup import (
     SkillDependencies,
     lock_key,
 )
-from apexbridge.environments.needs import Ecosystem
+from apexbridge.environments.needs import Ecosystem, SkillNeeds
 from apexbridge.environments.node_builder import NodeBuilder
 from apexbridge.environments.package_index import PackageIndex, find_index
 from apexbridge.environments.python_builder import PythonBuilder, python_mounts
@@ -86,6 +86,10 @@ class DependencyService:
             partial(self._lookup.show, skill, verifies=verifies), abandon_on_cancel=True
         )
 
+    async def lacks(self, needs: SkillNeeds) -> bool:
+        """Return whether a build would be needed for a skill that is not installed yet."""
+        return await anyio.to_thread.run_sync(self._lookup.lacks, needs)
+
     async def lock(self, skill: Skill, *, upgrades: bool = False) -> dict[Ecosystem, Lock]:
         """Resolve what is missing to exact versions with hashes; `upgrades` resolves anew.
 
@@ -135,7 +139,7 @@ class DependencyService:
             log.warning("Cannot build the packages of %s: %s", skill.name, error)
 
     @asynccontextmanager
-    async def _building_for(self, skill: Skill) -> AsyncIterator[None]:
+    async def _building_for(self, skill: Skill) -> AsyncGenerator[None]:
         """Build one at a time: a second request for the same packages finds them built."""
         async with self._building:
             try:
