@@ -307,6 +307,9 @@ class DependencyError(ApexBridgeError):
 
     code = "dependencies_failed"
 
+    def __init__(self, detail: str = "", *, code: str | None = None, **details: object) -> None:
+        super().__init__(detail, code=code, **{"skill": "NAME", **details})
+
 
 class RetrievalError(ApexBridgeError):
     """Indexing or search failed."""

@@ -81,6 +81,34 @@ def test_a_skill_is_added_also_where_its_packages_cannot_be_built(
     assert "no-such-thing" in added.err
 
 
+@pytest.mark.needs("bubblewrap")
+def test_an_update_builds_what_the_new_version_declares_or_names_the_command(
+    inside: Run, packages: PackageServer, tmp_path: Path
+) -> None:
+    packages.add_wheel("more", "1.0", {"more.py": ""})
+    inside("add", _skill(tmp_path / "1", "greet\n"), "--yes")
+    inside("update", _skill(tmp_path / "2", "greet\nmore\n"), "--yes")
+    assert inside("deps", "show", "tool", "--json").data["states"]["python"] == "built"
+    updated = inside("update", _skill(tmp_path / "3", "", "import more\n"), "--yes")
+    assert "apexbridge deps build tool" in updated.err  # a guess is not agreed to by --yes
+
+
+@pytest.mark.needs("bubblewrap")
+@pytest.mark.usefixtures("inside")
+def test_a_failed_build_at_an_installation_names_the_command(tmp_path: Path) -> None:
+    closed = "http://127.0.0.1:9/simple"  # discard: nothing listens there
+    added = call(
+        "add", _skill(tmp_path, "greet\n"), "--yes", APEXBRIDGE_DEPENDENCIES__PYTHON_INDEX=closed
+    )
+    assert "cannot be reached" in added.err
+    assert "apexbridge deps build tool" in added.err
+
+
+def test_doctor_says_that_a_skill_starts_no_command(inside: Run, tmp_path: Path) -> None:
+    inside("add", _skill(tmp_path, source="print(1)\n"), "--yes")
+    assert "starts no system command" in inside("doctor", "tool").out
+
+
 def test_doctor_names_the_commands_and_packages_of_a_skill(inside: Run, tmp_path: Path) -> None:
     source = "import greet, subprocess\nsubprocess.run(['no', 'x'])\nsubprocess.run(['sox', 'x'])\n"
     inside("add", _skill(tmp_path, source=source), "--yes")

@@ -22,12 +22,14 @@ def wheel(
     files: Mapping[str, str] = NOTHING,
     *,
     requires: tuple[str, ...] = (),
+    extras: tuple[str, ...] = (),
     entry_points: str = "",
 ) -> bytes:
     """Make a wheel; names are taken as they are, also unsafe ones."""
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
     lines += [f"Requires-Dist: {one}" for one in requires]
+    lines += [f"Provides-Extra: {one}" for one in extras]
     members = {
         **files,
         f"{info}/METADATA": "\n".join(lines) + "\n",
@@ -74,12 +76,16 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 """
 
 
-def source_distribution(name: str, code: str) -> bytes:
-    """Make a source distribution whose build runs code; `results` of it are in the built module."""
+def source_distribution(name: str, code: str, *, is_dynamic: bool = False) -> bytes:
+    """Make a source distribution whose build runs code; `results` of it are in the built module.
+
+    With `is_dynamic` its metadata is not written down: a resolver has to build it.
+    """
+    facts = 'version = "1.0"' if not is_dynamic else 'dynamic = ["version", "dependencies"]'
     indented = "\n".join(f"    {line}" for line in code.strip().splitlines())
     files = {
         "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\n'
-        f'backend-path = ["."]\n[project]\nname = "{name}"\nversion = "1.0"\n',
+        f'backend-path = ["."]\n[project]\nname = "{name}"\n{facts}\n',
         "backend.py": BACKEND.format(name=name, code=indented),
         "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
     }
@@ -119,6 +125,8 @@ class PackageServer:
     hosts: list[str] = field(default_factory=list[str])
     credentials: list[str] = field(default_factory=list[str])
     password: str = ""
+    has_integrity: bool = True
+    """False for a registry that gives no hashes of npm packages."""
 
     @property
     def index(self) -> str:
@@ -135,14 +143,17 @@ class PackageServer:
         files: Mapping[str, str] = NOTHING,
         *,
         requires: tuple[str, ...] = (),
+        extras: tuple[str, ...] = (),
         entry_points: str = "",
     ) -> None:
-        data = wheel(name, version, files, requires=requires, entry_points=entry_points)
+        data = wheel(
+            name, version, files, requires=requires, extras=extras, entry_points=entry_points
+        )
         file = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
         self.files.setdefault(name, {})[file] = data
 
-    def add_source(self, name: str, code: str) -> None:
-        data = source_distribution(name, code)
+    def add_source(self, name: str, code: str, *, is_dynamic: bool = False) -> None:
+        data = source_distribution(name, code, is_dynamic=is_dynamic)
         self.files.setdefault(name, {})[f"{name}-1.0.tar.gz"] = data
 
     def add_npm(self, name: str, files: Mapping[str, str] = NOTHING, **manifest: object) -> None:
@@ -180,7 +191,8 @@ class PackageServer:
         if file:
             return 200, "application/octet-stream", data
         integrity = "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
-        dist = {"tarball": f"{self.registry}{name}/-/package-1.0.0.tgz", "integrity": integrity}
+        hashes = {"integrity": integrity} if self.has_integrity else {}
+        dist = {"tarball": f"{self.registry}{name}/-/package-1.0.0.tgz", **hashes}
         described = {
             "name": name,
             "dist-tags": {"latest": "1.0.0"},

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from apexbridge.activation.scripts import ScriptCall
+from apexbridge.environments.declarations import skill_needs
 from apexbridge.environments.store import Environment
 from apexbridge.errors import DependencyError, PermissionDeniedError
 from apexbridge.runtime import Runtime
@@ -75,10 +76,13 @@ async def test_equal_locks_share_one_folder_also_with_a_changed_skill(
         keys = set[str]()
         for name in ("one", "two"):
             skill = await install(runtime, tmp_path, name, scripts__main_py=GREET)
+            needs = skill_needs(skill.root or tmp_path)
+            assert await runtime.dependencies.lacks(needs) == (name == "one")
             keys.add((await runtime.dependencies.build(skill)).environments["python"].key)
         assert len(keys) == 1
         packages.files.clear()  # a third one, and a changed one, need no index
         third = await install(runtime, tmp_path, "three", scripts__main_py=GREET)
+        assert not await runtime.dependencies.lacks(skill_needs(third.root or tmp_path))
         assert (await run(runtime, third)).stdout == b"hello\n"
         assert (await runtime.dependencies.show(third)).states["python"] == "built"
 
@@ -154,6 +158,7 @@ async def test_an_index_that_is_not_reached_is_told_with_its_reason(
             await runtime.dependencies.build(skill)
         assert caught.value.code == "dependencies_offline"
         assert packages.index in caught.value.message
+        assert "apexbridge deps build tool" in caught.value.hint
 
 
 async def test_the_setting_can_forbid_every_build(

@@ -205,3 +205,51 @@ def test_system_commands_are_found_in_scripts_and_declarations(tmp_path: Path) -
         "ffmpeg": "ffmpeg", "git": "git", "jq": "jq", "pdftoppm": "poppler-utils",
         "libreoffice": "libreoffice",
     }  # fmt: skip
+
+
+def test_a_python_script_without_a_suffix_declares_and_imports_as_others_do(tmp_path: Path) -> None:
+    root = make_skill(
+        tmp_path,
+        "tool",
+        files={
+            "scripts/declares": "#!/usr/bin/env -S uv run --script\n"
+            "# /// script\n# dependencies = ['rich']\n# ///\n",
+            "scripts/imports": "#!/usr/bin/env python3\nimport numpy\n",
+            "scripts/shell": "#!/bin/sh\nimport pandas\n",
+        },
+    )
+    assert _texts(skill_needs(root)) == {("rich", "declared"), ("numpy", "guess")}
+
+
+def test_nothing_is_guessed_from_python_2(tmp_path: Path) -> None:
+    needs = _needs(
+        tmp_path,
+        scripts__old_py="#!/usr/bin/env python2.7\nimport mechanize\n",
+        scripts__both_py="import urllib2, ConfigParser, StringIO\n",
+    )
+    assert needs == SkillNeeds()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("dns.resolver", "dnspython"), ("z3", "z3-solver"), ("bson.json_util", "pymongo"),
+     ("azure.identity", "azure-identity"), ("yara", "yara-python"), ("tdc", "pytdc")],
+)  # fmt: skip
+def test_the_package_that_has_a_module_is_guessed_not_the_one_of_its_name(
+    tmp_path: Path, module: str, name: str
+) -> None:
+    assert _texts(_needs(tmp_path, scripts__main_py=f"import {module}\n")) == {(name, "guess")}
+
+
+def test_a_declaration_that_is_a_link_to_a_file_outside_is_not_read(tmp_path: Path) -> None:
+    root = make_skill(tmp_path, "tool")
+    for name in ("requirements.txt", "pyproject.toml", "package.json"):
+        (tmp_path / name).write_text("private notes\n", "utf-8")
+        (root / name).symlink_to(tmp_path / name)
+    assert skill_needs(root) == SkillNeeds()
+
+
+def test_requirements_that_powershell_wrote_are_read(tmp_path: Path) -> None:
+    root = make_skill(tmp_path, "tool")
+    (root / "requirements.txt").write_bytes("numpy<3\r\nrich\r\n".encode("utf-16"))
+    assert _texts(skill_needs(root)) == {("numpy<3", "declared"), ("rich", "declared")}

@@ -113,10 +113,10 @@ def _program_command(script: Path, head: bytes) -> ScriptCommand:
     if head.startswith(b"#!"):
         line = head.decode("utf-8", "replace").strip()[:_SHOWN_LINE]
         raise ScriptStartError(code="shebang_invalid", script=script.name, line=line)
-    if not script.stat().st_mode & stat.S_IXUSR:
-        raise PermissionError(13, "The script is not executable (chmod +x)", str(script))
     if not head.startswith(_PROGRAM_MAGIC):
         raise ScriptStartError(code="script_format_unknown", reason="ENOEXEC", script=script.name)
+    if not script.stat().st_mode & stat.S_IXUSR:
+        raise PermissionError(13, "The program is not executable (chmod +x)", str(script))
     return ScriptCommand(interpreter=Interpreter(program=script))
 
 

@@ -29,6 +29,8 @@ _OFFLINE = re.compile(
     re.IGNORECASE,
 )
 _REFUSED_HOST = re.compile(r"403 Host not granted|unsuccessful tunnel|tunnel error: unsuccessful")
+_BUILD_FAILED = re.compile(r"[Bb]uild backend|Build failures")
+"""A failed download of a package's own build does not mean that the index is not reached."""
 _URL_HOST = re.compile(r"https?://([^/\s`'\")]+)")
 
 
@@ -98,8 +100,14 @@ class BuildSandbox:
         return await self.sandbox.run(request)
 
 
-def build_error(result: ExecutionResult, index: PackageIndex) -> DependencyError:
-    """Return the reason of a failed step in words; credentials are removed."""
+def build_error(
+    result: ExecutionResult, index: PackageIndex, *, ran_code: bool = False
+) -> DependencyError:
+    """Return the reason of a failed step in words; credentials are removed.
+
+    Where code of a package ran, no host is suggested: it could have written the name into the
+    output, for a person to allow it.
+    """
     text = redact((result.stderr[-_SHOWN_BYTES:] or result.stdout[-_SHOWN_BYTES:]).decode(
         "utf-8", "replace"))  # fmt: skip
     detail = " ".join(text.split())
@@ -109,11 +117,11 @@ def build_error(result: ExecutionResult, index: PackageIndex) -> DependencyError
         return DependencyError(code="dependencies_timeout")
     if result.outcome == "not_started":
         return DependencyError(redact(result.error or ""), code="dependencies_sandbox")
-    if _REFUSED_HOST.search(text):
+    if _REFUSED_HOST.search(text) and not ran_code:
         hosts = sorted(set(_URL_HOST.findall(text)) - set(index.hosts))
         if hosts:
             names = ", ".join(hosts)
             return DependencyError(detail, code="dependencies_host", hosts=names)
-    if _OFFLINE.search(text):
+    if _OFFLINE.search(text) and not (ran_code and _BUILD_FAILED.search(text)):
         return DependencyError(detail, code="dependencies_offline", index=index.shown)
     return DependencyError(detail or result.outcome, code="dependencies_failed")

@@ -3,6 +3,7 @@
 Where its Python declares nothing, the packages are guessed from the imports.
 """
 
+import codecs
 import json
 import re
 import tomllib
@@ -31,6 +32,8 @@ _PEP723_BLOCK = re.compile(
 )
 _HEAD_BYTES = 64 * 1024
 _MAX_FILE_BYTES = 256 * 1024
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""PowerShell writes `pip freeze > requirements.txt` so."""
 _MAX_INCLUDED = 10
 _MAX_LINES = 2_000
 _OTHER_PURPOSE = re.compile(r"dev|test|lint|doc|ci\b|build|gpu|cuda", re.IGNORECASE)
@@ -113,7 +116,7 @@ def _requirement_file(
 ) -> Iterator[Package | Refusal | None]:
     """Read one file, and those that it includes from inside of the skill."""
     where = path.relative_to(root).as_posix()
-    text = _read(path)
+    text = _read(root, path)
     if path in seen or len(seen) >= _MAX_INCLUDED or text is None:
         return
     seen.append(path)
@@ -140,7 +143,7 @@ def _inside(root: Path, path: Path) -> Path | None:
 
 def _pyproject_files(root: Path) -> Iterator[Package | Refusal | None]:
     for folder in _FOLDERS:
-        text = _read(root / folder / "pyproject.toml")
+        text = _read(root, root / folder / "pyproject.toml")
         if text is None:
             continue
         where = (Path(folder) / "pyproject.toml").as_posix()
@@ -156,7 +159,7 @@ def _pyproject_files(root: Path) -> Iterator[Package | Refusal | None]:
 
 def _node_files(root: Path) -> Iterator[Package | Refusal]:
     for folder in _FOLDERS:
-        text = _read(root / folder / "package.json")
+        text = _read(root, root / folder / "package.json")
         if text is None:
             continue
         where = (Path(folder) / "package.json").as_posix()
@@ -185,10 +188,15 @@ def _strings(value: object) -> tuple[str, ...]:
     return tuple(item for item in listed if isinstance(item, str))
 
 
-def _read(path: Path) -> str | None:
+def _read(root: Path, path: Path) -> str | None:
+    """Read a file of the skill; a link that leads out of it is not followed."""
     try:
-        if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
+        if not path.resolve().is_relative_to(root) or not path.is_file():
             return None
-        return read_regular(path, _MAX_FILE_BYTES).decode("utf-8-sig", "replace")
-    except OSError:
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            return None
+        data = read_regular(path.resolve(), _MAX_FILE_BYTES)
+        encoding = "utf-16" if data.startswith(_UTF_16_MARKS) else "utf-8-sig"
+        return data.decode(encoding, errors="replace")
+    except (OSError, RuntimeError):  # a loop of links
         return None

@@ -16,7 +16,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from apexbridge.regular_files import read_regular
+from apexbridge.regular_files import open_regular, read_regular
+from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 
 _MAX_SOURCE_BYTES = 1024 * 1024
 _MAX_FILES = 400
@@ -51,11 +52,30 @@ def script_sources(root: Path) -> list[Path]:
 
 
 def _python_files(root: Path) -> Iterator[Path]:
-    for path in root.rglob("*.py"):
+    named = (path for path in (*root.glob("*"), *(root / "scripts").rglob("*")) if not path.suffix)
+    for path in (*root.rglob("*.py"), *filter(_is_python_program, named)):
         parts = path.relative_to(root).parts
         is_test = path.name.startswith(("test_", "conftest"))
-        if not is_test and not _SKIPPED_FOLDERS.intersection(parts[:-1]) and path.is_file():
+        is_skipped = is_test or not _SKIPPED_FOLDERS.isdisjoint(parts[:-1])
+        if not is_skipped and path.is_file() and not _is_python_2(path):
             yield path
+
+
+def _is_python_program(path: Path) -> bool:
+    """Return whether a file without a suffix is a Python script, by its first line."""
+    return _interpreter(path).startswith("python")
+
+
+def _is_python_2(path: Path) -> bool:
+    return _interpreter(path).startswith("python2")
+
+
+def _interpreter(path: Path) -> str:
+    try:
+        with open_regular(path) as file:
+            return script_interpreter(file.readline(SHEBANG_BYTES), path.suffix)[0]
+    except OSError:
+        return ""
 
 
 def _is_entry(root: Path, path: Path) -> bool:

@@ -68,6 +68,13 @@ class EnvironmentLookup:
             changed=tuple(one.key for one in checked if not self._store.is_unchanged(one)),
         )
 
+    def lacks(self, needs: SkillNeeds) -> bool:
+        """Return whether packages are neither installed on this machine nor built."""
+        return any(
+            _state(one, needs, is_built=self._built(one, needs.texts(one)) is not None) == "missing"
+            for one in ECOSYSTEMS
+        )
+
     def environments(self, skill: Skill) -> dict[str, Path]:
         """Return the folders of a skill's environments, by ecosystem; one small file is read."""
         use = self._use(skill)

@@ -84,10 +84,17 @@ class NodeBuilder:
             register = place / "env" / REGISTER
             register.unlink(missing_ok=True)
             register.write_text(text, "utf-8")
-            return await anyio.to_thread.run_sync(
-                self.store.commit, place / "env", key, lock,
-                program_version(self.node.program), None,
-            )  # fmt: skip
+            return await anyio.to_thread.run_sync(self._commit, place / "env", key, lock)
+
+    def _commit(self, built: Path, key: str, lock: Lock) -> Environment:
+        return self.store.commit(
+            built,
+            key,
+            lock,
+            interpreter=program_version(self.node.program),
+            link=None,
+            max_bytes=self.sandbox.limits.bytes,
+        )
 
     async def _npm(self, place: Path, manifest: str, locked: str, *words: str) -> ExecutionResult:
         npm = find("npm")
@@ -138,15 +145,18 @@ def _is_absent(package: Package, result: ExecutionResult) -> bool:
 
 def _to_lock(text: str, wanted: dict[str, Package], dropped: list[str]) -> Lock:
     locked: dict[str, Any] = json.loads(text)
-    packages = (
-        f"{path.rpartition('node_modules/')[2]}=={facts.get('version', '')}"
-        for path, facts in locked.get("packages", {}).items()
-        if path
-    )
+    found = [(path.rpartition("node_modules/")[2], facts)
+             for path, facts in locked.get("packages", {}).items() if path]  # fmt: skip
+    unhashed = [name for name, facts in found
+                if not facts.get("integrity") and not facts.get("inBundle")]  # fmt: skip
+    if unhashed:  # a link, a repository, or a registry that has no hashes
+        raise DependencyError(
+            f"no hash is known of {', '.join(unhashed)}", code="dependencies_failed"
+        )
     return Lock(
         ecosystem="node",
         requirements=tuple(sorted(wanted)),
         text=text,
-        packages=tuple(packages),
+        packages=tuple(f"{name}=={facts.get('version', '')}" for name, facts in found),
         dropped=tuple(dropped),
     )

@@ -14,14 +14,17 @@ import uv
 from apexbridge.environments.build_sandbox import BuildSandbox, build_error
 from apexbridge.environments.needs import Package
 from apexbridge.environments.package_index import PackageIndex
+from apexbridge.environments.seal import remove_leftovers, unsafe_errors
 from apexbridge.environments.store import Environment, EnvironmentStore, Lock, make_key
 from apexbridge.errors import DependencyError
-from apexbridge.paths import remove_tree
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.sandbox.interpreters import Interpreter, program_version
 
-_PINNED = re.compile(r"^([A-Za-z0-9][\w.-]*)==(\S+)", re.MULTILINE)
+_PINNED = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[\w., -]*\])?==([^\s;]+)", re.MULTILINE)
+_LOCK_LINE = re.compile(_PINNED.pattern + r"(?: ;.*)?(?: \\)?|    --hash=\w+:[0-9a-f]+(?: \\)?")
+"""All that a lock consists of: code of a package that is built could write more to the output."""
 _NOT_FOUND = re.compile(r"Because ([\w.-]+) was not found in the package registry")
+_SHOWN_LINE = 200
 _WHEELS_ONLY = ("--only-binary", ":all:")
 _SOURCE_NEEDED = re.compile(
     r"no usable wheels|has no wheels|no wheels|building from source is disabled|"
@@ -55,7 +58,7 @@ class PythonBuilder:
                 return _to_lock(result.stdout.decode(), wanted, dropped, builds=builds_sources)
             absent = self._absent_guesses(result, wanted)
             if not absent:
-                raise self._failure(result)
+                raise self._failure(result, ran_code=builds_sources)
             for package in absent:  # a guess that is wrong must not stop the rest
                 del wanted[package.text]
                 dropped.append(package.name)
@@ -84,7 +87,7 @@ class PythonBuilder:
         found = [package for package in wanted.values() if package.name in names]
         return [package for package in found if package.certainty == "guess"]
 
-    def _failure(self, result: ExecutionResult) -> DependencyError:
+    def _failure(self, result: ExecutionResult, *, ran_code: bool) -> DependencyError:
         text = " ".join(result.stderr.decode("utf-8", "replace").split())
         absent = sorted(set(_NOT_FOUND.findall(text)))
         if absent:
@@ -93,7 +96,7 @@ class PythonBuilder:
             )
         if self.index.has_credentials and _needs_source(result):
             return DependencyError(text[-1_000:], code="dependencies_source_private")
-        return build_error(result, self.index)
+        return build_error(result, self.index, ran_code=ran_code)
 
     async def build(self, lock: Lock) -> Environment:
         """Install a lock into an environment of its own address; an existing one is returned.
@@ -109,10 +112,17 @@ class PythonBuilder:
             await self._install(place, lock)
             await anyio.to_thread.run_sync(self._tidy, place)
             await self._compile_bytecode(place)
-            return await anyio.to_thread.run_sync(
-                self.store.commit, place / "env", key, lock,
-                program_version(self.python.program), self.python.program,
-            )  # fmt: skip
+            return await anyio.to_thread.run_sync(self._commit, place / "env", key, lock)
+
+    def _commit(self, built: Path, key: str, lock: Lock) -> Environment:
+        return self.store.commit(
+            built,
+            key,
+            lock,
+            interpreter=program_version(self.python.program),
+            link=self.python.program,
+            max_bytes=self.sandbox.limits.bytes,
+        )
 
     async def _install(self, place: Path, lock: Lock) -> None:
         uv_argv = await anyio.to_thread.run_sync(self._prepare, place)
@@ -126,12 +136,15 @@ class PythonBuilder:
         words += ["--requirements", "lock.txt", *(() if lock.builds_sources else _WHEELS_ONLY)]
         done = await self.sandbox.run(place, [*uv_argv, *words], index=self.index, env=env)
         if done.outcome != "ok":
-            raise build_error(done, self.index)
+            raise build_error(done, self.index, ran_code=lock.builds_sources)
 
     def _tidy(self, place: Path) -> None:
         """Write anew what starts the interpreter: a build could have changed it."""
-        remove_tree(place / "cache")  # its files are hard links to those of the environment
-        env = place / "env"
+        remove_leftovers(place, ("bin", "lib"))  # also files that are hard links to uv's cache
+        with unsafe_errors(place / "env"):
+            self._write_interpreter(place / "env")
+
+    def _write_interpreter(self, env: Path) -> None:
         for name in ("bin/python", "bin/python3", f"bin/{self.python.program.name}"):
             path = env / name
             if path.is_symlink() or path.exists():
@@ -189,6 +202,9 @@ def _toml(text: str) -> str:
 
 
 def _to_lock(text: str, wanted: dict[str, Package], dropped: list[str], *, builds: bool) -> Lock:
+    unknown = next((line for line in text.splitlines() if not _LOCK_LINE.fullmatch(line)), None)
+    if unknown is not None:
+        raise DependencyError(unknown[:_SHOWN_LINE], code="dependencies_failed")
     return Lock(
         ecosystem="python",
         requirements=tuple(sorted(wanted)),

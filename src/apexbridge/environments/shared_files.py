@@ -5,6 +5,7 @@ could do the same, but a build could change it; here only files that were checke
 they are read-only.
 """
 
+import filecmp
 import hashlib
 import os
 import stat
@@ -22,7 +23,8 @@ class SharedFiles:
     def share(self, path: Path) -> None:
         """Replace a read-only file by a link to the one with the same content and mode.
 
-        Where no link can be made (another disk, too many of them) the file stays as it is.
+        Where no link can be made (another disk, too many of them) the file stays as it is. A kept
+        file that was changed meanwhile is not used again: this one takes its place.
         """
         status = path.stat()
         if not status.st_size:
@@ -33,6 +35,8 @@ class SharedFiles:
         temporary = path.with_name(f".{uuid.uuid4().hex}")
         with suppress(OSError):
             kept.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+            if kept.exists() and not filecmp.cmp(path, kept, shallow=False):
+                kept.unlink()
             try:
                 os.link(kept, temporary)
             except FileNotFoundError:

@@ -96,17 +96,24 @@ class EnvironmentStore:
         return self._staging.sweep()
 
     def commit(
-        self, built: Path, key: str, lock: Lock, interpreter: str, link: Path | None
+        self,
+        built: Path,
+        key: str,
+        lock: Lock,
+        *,
+        interpreter: str,
+        link: Path | None,
+        max_bytes: int,
     ) -> Environment:
         """Check and seal a built folder, and move it to its address by one rename.
 
         Another process may have built the same meanwhile: its folder is as good.
 
         Raises:
-            DependencyError: `dependencies_unsafe`.
+            DependencyError: `dependencies_unsafe` or `dependencies_too_large`.
             StorageError: If the disk refuses.
         """
-        size = check_tree(built, link)
+        size = check_tree(built, link, max_bytes)
         with storage_errors(built):
             make_read_only(built, self._shared.share)
         facts = {

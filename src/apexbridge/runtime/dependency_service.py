@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from apexbridge.environments.lookup import (
     SkillDependencies,
     lock_key,
 )
-from apexbridge.environments.needs import Ecosystem
+from apexbridge.environments.needs import Ecosystem, SkillNeeds
 from apexbridge.environments.node_builder import NodeBuilder
 from apexbridge.environments.package_index import PackageIndex, find_index
 from apexbridge.environments.python_builder import PythonBuilder, python_mounts
@@ -85,6 +86,10 @@ class DependencyService:
             partial(self._lookup.show, skill, verifies=verifies), abandon_on_cancel=True
         )
 
+    async def lacks(self, needs: SkillNeeds) -> bool:
+        """Return whether a build would be needed for a skill that is not installed yet."""
+        return await anyio.to_thread.run_sync(self._lookup.lacks, needs)
+
     async def lock(self, skill: Skill, *, upgrades: bool = False) -> dict[Ecosystem, Lock]:
         """Resolve what is missing to exact versions with hashes; `upgrades` resolves anew.
 
@@ -93,7 +98,7 @@ class DependencyService:
             DependencyError: If there is no resolution, or no sandbox for it.
         """
         self._require_allowed()
-        async with self._building:
+        async with self._building_for(skill):
             found = await self.show(skill)
             return {one: await self._lock(found, one, upgrades=upgrades)
                     for one in ECOSYSTEMS if _is_needed(found, one, upgrades=upgrades)}  # fmt: skip
@@ -108,7 +113,7 @@ class DependencyService:
             DependencyError: If it fails; the reason is in it.
         """
         self._require_allowed()
-        async with self._building:  # a second request for the same packages finds them built
+        async with self._building_for(skill):
             found = await self.show(skill)
             built, dropped = dict(found.environments), list[str]()
             for ecosystem in ECOSYSTEMS:
@@ -132,6 +137,16 @@ class DependencyService:
         except DependencyError as error:
             self._failed.add(key)
             log.warning("Cannot build the packages of %s: %s", skill.name, error)
+
+    @asynccontextmanager
+    async def _building_for(self, skill: Skill) -> AsyncGenerator[None]:
+        """Build one at a time: a second request for the same packages finds them built."""
+        async with self._building:
+            try:
+                yield
+            except DependencyError as error:
+                error.details["skill"] = skill.name  # for the command in the hint
+                raise
 
     def _require_allowed(self) -> None:
         if not self.is_allowed(agreed=True):

@@ -110,7 +110,8 @@ async def _add(out: Output, runtime: Runtime, options: AddOptions) -> Added:
                 outcomes.append(_failed(skill, error))
         _confirm(out, [skill for skill, _ in ready], options)
         for skill, found in ready:
-            agreed = agrees_to_build(out, found.needs, skill.name, yes=options.yes)
+            lacks = await runtime.dependencies.lacks(found.needs)
+            agreed = lacks and agrees_to_build(out, found.needs, skill.name, yes=options.yes)
             done = await installer.install_offer(
                 offers, skill, blocks_at=options.blocks_at, sha256=found.sha256
             )

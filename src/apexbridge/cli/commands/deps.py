@@ -120,7 +120,9 @@ async def build_installed(out: Output, runtime: Runtime, skill: Skill, *, agreed
     try:
         await dependencies.build(skill)
     except DependencyError as error:
-        out.note(out.text("deps_not_built", message=error.localized(out.language).message))
+        said = error.localized(out.language)
+        out.note(out.text("deps_not_built", message=said.message))
+        out.note(said.hint)
 
 
 def deps_gc(out: Output, *, dry_run: bool) -> None:

@@ -64,7 +64,7 @@ def _check_skill(out: Output, name: str) -> None:
     lacks = [one for one in commands if not one.is_there]
 
     def render() -> None:
-        out.line(out.text("commands_needed", name=name))
+        out.line(out.text("commands_needed" if commands else "commands_none", name=name))
         rows = [
             (
                 f"{_MARKS['ok' if one.is_there else 'warn']} {one.name}",
@@ -73,7 +73,8 @@ def _check_skill(out: Output, name: str) -> None:
             )
             for one in commands
         ]
-        out.table([out.text(h) for h in ("command_name", "result", "where")], rows)
+        if rows:
+            out.table([out.text(h) for h in ("command_name", "result", "where")], rows)
         print_dependencies(out, found)
 
     data = {"commands": [asdict(one) for one in commands], "packages": dependencies_to_json(found)}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from apexbridge.cli.commands.deps import agrees_to_build, build_installed
 from apexbridge.cli.commands.install import change_to_json, print_change, print_inspection
 from apexbridge.cli.commands.lock import LockChoice, lock_choice, update_service, write_lock
 from apexbridge.cli.commands.versions import print_diff
@@ -26,6 +27,7 @@ from apexbridge.lifecycle.version_store import VersionDiff, diff_folders
 from apexbridge.lifecycle.zip.limits import ArchiveLimits
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.update_service import NewVersion, UpdateService
+from apexbridge.skills.model import Skill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +93,19 @@ async def _update(
             raise  # a person said no, or nobody could be asked: not a failure of one skill
         except ApexBridgeError as error:
             results[word] = error
+    for done in results.values():
+        if isinstance(done, InstallResult) and done.has_changed:
+            await _build_packages(out, runtime, done.skill, yes=options.yes)
     names = [name for name, done in results.items() if isinstance(done, InstallResult)]
     await write_lock(runtime, installer, options.lock, names, adds=False)
     return results
+
+
+async def _build_packages(out: Output, runtime: Runtime, skill: Skill, *, yes: bool) -> None:
+    """Build what a new version declares, where `--yes` agreed to it; else name the command."""
+    found = await runtime.dependencies.show(skill)
+    agreed = yes and agrees_to_build(out, found.needs, skill.name, yes=True)
+    await build_installed(out, runtime, skill, agreed=agreed)
 
 
 class _Change:
