@@ -29,10 +29,11 @@ from apexbridge.hooks import HookReply, sandbox_runner
 from apexbridge.permissions.approvals import ApprovalStore
 from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import Hook, parse_hooks
-from apexbridge.permissions.rules import Effect, Rule, ToolPattern, resolve_symlinks
+from apexbridge.permissions.rules import resolve_symlinks
 from apexbridge.permissions.wildcards import PathRoots
 from apexbridge.runtime.agent_folders import agent_folders
 from apexbridge.runtime.model_factory import ModelHandle
+from apexbridge.runtime.permission_rules import permission_rules
 from apexbridge.runtime.script_runner import ScriptRunner
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Config
@@ -203,25 +204,6 @@ def create_permission_checker(config: Config) -> PermissionChecker:
         approvals=ApprovalStore(config.data / "approvals.json", config.project),
         roots=roots,
     )
-
-
-def permission_rules(config: Config) -> Iterator[Rule]:
-    """Yield the rules of settings; the first ones protect the data directory and the secrets."""
-    data = ToolPattern("Write", f"/{config.data}/**")
-    yield Rule(effect="deny", pattern=data, reason="it is this program's own data")
-    for file in (config.data / "secrets.json", config.secret_key_file):
-        yield Rule(
-            effect="deny", pattern=ToolPattern("Read", f"/{file}"), reason="it holds secrets"
-        )
-    chosen = config.settings.permissions
-    effects: dict[Effect, tuple[str, ...]] = {
-        "deny": chosen.deny,
-        "ask": chosen.ask,
-        "allow": chosen.allow,
-    }
-    for effect, patterns in effects.items():
-        for text in patterns:
-            yield Rule(effect=effect, pattern=ToolPattern.parse(text), reason="settings")
 
 
 def configured_hooks(config: Config) -> Iterator[Hook]:
