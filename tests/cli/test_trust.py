@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,7 +167,7 @@ def test_ls_budget_ranks_by_the_request(inside: Run, home: Path) -> None:
     assert own == ["zzz", "aaa"]
 
 
-ASKS_FOR_ALL: dict[str, object] = {
+ASKS_FOR_ALL: dict[str, Any] = {
     "allowed_tools": "Bash(git *)",
     "hooks": {"PreToolUse": [{"command": ["true"]}]},
     "context": "fork",

@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import anyio
 
@@ -206,9 +207,9 @@ def show(out: Output, *, name: str, body: bool, why: bool) -> None:
 
 
 def _as_text(value: object) -> str:
-    """Format the value of a field: a list as its entries, and a mapping as JSON."""
-    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
-        return ", ".join(value)
+    """Format the value of a field: a list by its entries, a mapping as JSON."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_as_text, cast("Sequence[object]", value)))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
