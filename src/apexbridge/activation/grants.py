@@ -43,5 +43,11 @@ def build_grants(skill: Skill, variables: Mapping[str, str]) -> Grants:
         denied=tuple(map(ToolPattern.parse, skill.manifest.disallowed_tools)),
         hooks=skill.hooks,
         model=None if model == "inherit" else model,
-        effort=skill.manifest.effort,
+        effort=_level(skill.manifest.effort),
     )
+
+
+def _level(effort: str | None) -> str | None:
+    """Return an effort level such as `high`; None for a number, which no model API here takes."""
+    level = (effort or "").strip().lower()
+    return None if not level or level.isdecimal() else level
