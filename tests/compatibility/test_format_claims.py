@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from apexbridge.events import CatalogChanged, ListingCut, SkillActivated, SlashUsedByModel
+from apexbridge.events import CatalogChanged, Event, ListingCut, SkillActivated, SlashUsedByModel
 from apexbridge.runtime import Runtime
 from apexbridge.server.skills import write
 from apexbridge.settings import load
@@ -63,8 +63,8 @@ async def test_what_the_skill_tool_did_is_told_by_events_of_our_names(home: Path
         make_skill(home / ".claude/skills", f"s{number:02}", description=f"{number:03} " * 70)
     async with open_agent(home) as at:
         at.window = 20_000
-        changes = list[CatalogChanged]()
-        with at.runtime.listen(lambda e: changes.append(e) if _is_change(e) else None):
+        heard = list[Event]()
+        with at.runtime.listen(heard.append):
             await at.ask("Go", invokes("/plain"), says("done"))
             make_skill(home / ".claude/skills", "later")
             await at.runtime.refresh()
@@ -72,11 +72,7 @@ async def test_what_the_skill_tool_did_is_told_by_events_of_our_names(home: Path
         assert (activated.skill, activated.mode, activated.trigger) == ("plain", "inline", "model")
         assert [event.skill for event in at.of(SlashUsedByModel)] == ["plain"]
         assert at.of(ListingCut)
-        assert [change.added for change in changes] == [("later",)]
-
-
-def _is_change(event: object) -> bool:
-    return isinstance(event, CatalogChanged)
+        assert [e.added for e in heard if isinstance(e, CatalogChanged)] == [("later",)]
 
 
 @pytest.mark.needs("sandbox")

@@ -9,7 +9,7 @@ import pytest
 from apexbridge.errors import PermissionDeniedError
 from apexbridge.server.skills import scripts
 from apexbridge.testing import FixedApprover, make_skill
-from tests.agent.agent_fixture import AgentFixture, invokes, open_agent, says
+from tests.agent.agent_fixture import AgentFixture, calls, invokes, open_agent, says
 from tests.journeys.consent_cases import NAME, command, config, own
 from tests.server.live_server import live_server
 
@@ -75,6 +75,27 @@ async def test_inline_commands_of_a_changed_project_skill_do_not_run_for_its_use
         _change_text(home / PROJECT)
         await at.ask(f"/{NAME}", says("done"), session="after")
         assert "Now: !`echo two`" in (await at.said("skill", "after"))[0]
+
+
+@pytest.mark.needs("sandbox")
+async def test_a_changed_hook_of_a_trusted_project_skill_does_not_run(home: Path) -> None:
+    """A guard that nobody has seen fails closed, until its skill is trusted again and invoked."""
+    hook = {"type": "command", "command": "bash ${CLAUDE_PLUGIN_ROOT}/guard.sh"}
+    hooks = {"PreToolUse": [{"matcher": "Now", "hooks": [hook]}]}
+    folder = make_skill(home / PROJECT.parent, NAME, hooks=hooks, files={"guard.sh": "exit 0\n"})
+    await command(home, "trust", NAME, "--yes")
+    now = calls(("Now", {}))
+    async with open_agent(home) as at:
+        await at.ask("Go", invokes(NAME), now, says("done"))
+        assert not (await at.results())[-1].startswith("[")
+        (folder / "guard.sh").write_text("exit 0 # changed\n", encoding="utf-8")
+        await at.ask("Go", now, says("done"))
+        refused = (await at.results())[-1]
+        assert refused.startswith("[hook_blocked]")
+        assert "changed since they were trusted" in refused
+        await command(home, "trust", NAME, "--yes")
+        await at.ask("Go", invokes(NAME), now, says("done"))
+        assert not (await at.results())[-1].startswith("[")
 
 
 @pytest.mark.parametrize("folder", [OWN, PROJECT], ids=["own", "project"])

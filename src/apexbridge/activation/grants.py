@@ -42,6 +42,7 @@ def build_grants(skill: Skill, variables: Mapping[str, str]) -> Grants:
         tools=granted_tools(skill, variables),
         denied=tuple(map(ToolPattern.parse, skill.manifest.disallowed_tools)),
         hooks=skill.hooks,
+        sha256=skill.trusted_sha256,
         model=None if model == "inherit" else model,
         effort=_level(skill.manifest.effort),
     )

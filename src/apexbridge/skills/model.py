@@ -225,6 +225,12 @@ class Skill:
         return self.is_trusted and self.provenance.may_run_shell
 
     @property
+    def trusted_sha256(self) -> str:
+        """Hash of the files that were trusted; empty for a skill that needs no trust."""
+        is_bound = self.provenance.needs_trust and self.is_trusted
+        return self.fingerprint.sha256 if is_bound and self.fingerprint else ""
+
+    @property
     def is_conditional(self) -> bool:
         """True if the skill stays hidden until a file that matches `paths` is touched."""
         return bool(self.manifest.paths)
