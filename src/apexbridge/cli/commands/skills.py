@@ -4,7 +4,6 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import anyio
 
@@ -208,9 +207,9 @@ def show(out: Output, *, name: str, body: bool, why: bool) -> None:
 
 def _as_text(value: object) -> str:
     """Format the value of a field: a list by its entries, a mapping as JSON."""
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_as_text, cast("Sequence[object]", value)))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    is_list = isinstance(value, list | tuple) and text.startswith('["')
+    return ", ".join(map(str, json.loads(text))) if is_list else text
 
 
 def _print_precedence(out: Output, found: "SkillDetails") -> None:
