@@ -36,6 +36,8 @@ from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.base import MIB, ExecutionResult, SandboxLimits
 from apexbridge.sandbox.interpreters import Interpreter
 from apexbridge.sandbox.script_executor import ScriptExecutor, ScriptJob
+from apexbridge.skills import tree
+from apexbridge.skills.model import Fingerprint
 from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 
 log = logging.getLogger(__name__)
@@ -103,11 +105,20 @@ class _HookFailedError(Exception):
     """A hook returned no verdict."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _RegisteredHook:
     hook: Hook
     skill: str
     root: Path | None
+    sha256: str = ""
+
+    def require_unchanged(self) -> None:
+        """TOCTOU guard: hash the files again, and refuse to run others than were trusted."""
+        if not self.sha256 or self.root is None:
+            return
+        now = tree.fingerprint(self.root, is_ours=False)
+        if not isinstance(now, Fingerprint) or now.sha256 != self.sha256:
+            raise _HookFailedError("the files of its skill have changed since they were trusted")
 
     @property
     def name(self) -> str:
@@ -132,14 +143,25 @@ class HookRunner:
         self._registered: dict[_RegisteredHook, None] = {}
         self._once: dict[_RegisteredHook, _OnceState] = {}
 
-    def register(self, hooks: Iterable[Hook], *, skill: str = "", root: Path | None = None) -> int:
+    def register(
+        self,
+        hooks: Iterable[Hook],
+        *,
+        skill: str = "",
+        root: Path | None = None,
+        sha256: str = "",
+    ) -> int:
         """Register hooks for the rest of the session, each once; return the number of new ones.
 
         `root` is the directory of the skill or project: readable, and the base of relative paths.
+        With a hash they run only while the skill's files have it, and earlier ones are removed.
         """
+        if sha256:
+            kept = (e for e in self._registered if e.skill != skill or e.sha256 == sha256)
+            self._registered = dict.fromkeys(kept)
         before = len(self._registered)
         for hook in hooks:
-            self._registered.setdefault(_RegisteredHook(hook=hook, skill=skill, root=root))
+            self._registered.setdefault(_RegisteredHook(hook, skill, root, sha256))
         return len(self._registered) - before
 
     def for_subagent(self) -> "HookRunner":
@@ -235,6 +257,7 @@ class HookRunner:
     ) -> HookVerdict:
         if len(payload) > _MAX_PAYLOAD:
             raise _HookFailedError("the payload is too large for a hook")
+        await anyio.to_thread.run_sync(entry.require_unchanged)
         hook = entry.hook
         if hook.url:
             return await self._post_payload(hook, payload)

@@ -359,6 +359,37 @@ async def test_both_suggested_rules_for_a_skill_on_the_terminal(home: Path, proj
         assert "Allow" not in await screen.sees("end 1")  # the stored rule allows it
 
 
+async def test_the_question_about_a_skill_names_the_reasons_and_the_rule_that_asks(
+    home: Path, project: Path
+) -> None:
+    project.mkdir()
+    make_skill(home / ".claude/skills", "review", context="fork", allowed_tools="Bash(git *)")
+    replies = [calling(call("Skill", skill="review")), saying("end")]
+    variables = {"APEXBRIDGE_PERMISSIONS__ASK": "Skill(review)"}
+    async with (
+        ScriptedServer(replies * 2) as server,
+        open_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+    ):
+        await screen.sees("> ")
+        screen.types("go\n")
+        assert "because of: allowed-tools: Bash(git *); context: fork" in await screen.sees("n no:")
+        screen.types("n\n")
+        await screen.sees("end")
+    async with (
+        ScriptedServer(replies) as server,
+        open_terminal(
+            "chat", cwd=project, variables=environment(home, **_model(server), **variables)
+        ) as screen,
+    ):
+        await screen.sees("> ")
+        screen.types("go\n")
+        asked = await screen.sees("n no:")
+        assert "asked each time by the rule: Skill(review)" in asked
+        assert "always (" not in asked  # no answer could store it
+        screen.types("n\n")
+        await screen.sees("end")
+
+
 @pytest.mark.unmeasured
 async def test_type_ahead_does_not_answer_an_approval(home: Path, project: Path) -> None:
     project.mkdir()

@@ -1,14 +1,17 @@
 """`deps`, `doctor SKILL` and the packages in `add`, with an index on the loopback interface."""
 
+import shutil
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from apexbridge.environments.system_commands import PROVIDERS
 from apexbridge.testing import make_skill
 from tests.cli.conftest import Run
 from tests.cli.in_process import call
+from tests.cli.terminal import environment, open_terminal
 from tests.environments.package_server import PackageServer, package_server
 
 
@@ -124,3 +127,16 @@ def test_what_is_not_followed_is_shown_with_the_reason(inside: Run, tmp_path: Pa
     added = inside("add", _skill(tmp_path, wanted, "print(1)"))
     assert "the package index is the configured one" in added.out
     assert "an address instead of a name" in added.out
+
+
+@pytest.mark.anyio
+async def test_doctor_cuts_no_remedy_on_a_terminal(home: Path, project: Path) -> None:
+    """The command that installs what is missing must be readable in full."""
+    project.mkdir(exist_ok=True)
+    names = [name for name in ("sox", "codeql", "wkhtmltopdf") if shutil.which(name) is None]
+    script = "".join(f"{name} x\n" for name in names)
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
+    async with open_terminal("doctor", "tool", cwd=project, variables=environment(home)) as screen:
+        await screen.ends()
+        for name in names:
+            assert f"apt install {PROVIDERS[name]}" in screen.screen

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,6 +165,36 @@ def test_ls_budget_ranks_by_the_request(inside: Run, home: Path) -> None:
         if skill["name"] in {"aaa", "zzz"}
     ]
     assert own == ["zzz", "aaa"]
+
+
+ASKS_FOR_ALL: dict[str, Any] = {
+    "allowed_tools": "Bash(git *)",
+    "hooks": {"PreToolUse": [{"command": ["true"]}]},
+    "context": "fork",
+    "agent": "Explore",
+    "model": "opus",
+    "secrets": ["KEY=api.example.org"],
+    "surprise": "x",
+    "body": "Now: !`git status`",
+}
+ASKED_FOR = (
+    "tools: Bash(git *)", "hooks: PreToolUse", "inline commands: git status",
+    "subagent: Explore", "other model: opus", "secrets: KEY (api.example.org)",
+    "unknown keys: surprise",
+)  # fmt: skip
+
+
+def test_add_and_trust_print_every_reason_for_consent(
+    inside: Run, project: Path, tmp_path: Path
+) -> None:
+    """To install is to consent, and so is to trust: neither may leave a reason out."""
+    folder = make_skill(tmp_path / "downloads", "asks", **ASKS_FOR_ALL)
+    make_skill(project / ".claude/skills", "asks", **ASKS_FOR_ALL)
+    for words in (("add", str(folder)), ("trust", "asks")):
+        done = inside(*words)
+        assert done.code == 5  # no terminal to ask, so the answer is no
+        for line in ASKED_FOR:
+            assert f"  {line}\n" in done.out
 
 
 def test_trust_output_in_chinese(inside: Run, project: Path) -> None:

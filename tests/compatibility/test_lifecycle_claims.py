@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from apexbridge.lifecycle.source_records import SourceRecord
 from apexbridge.retrieval.tags import Tags, TagStore
 from apexbridge.runtime import Runtime
 from apexbridge.settings import Config, load
@@ -51,6 +52,7 @@ async def _use_everything(runtime: Runtime, tmp_path: Path) -> set[str]:
     for sha256 in hashes:
         TagStore(runtime.config.data / "tags").put(sha256, Tags(tags=("plants",), by="m"))
     await manager.set_enabled("garden", enabled=False)
+    manager.sources.put("garden", SourceRecord(source="https://example.org/garden.zip"))
     return hashes
 
 
@@ -68,6 +70,7 @@ async def test_uninstall_cleans_the_metadata(
     assert len(_files_of(loaded.data, hashes)) >= 4  # tags and verdicts of two versions
     await runtime.manager.uninstall("garden")
     assert _files_of(loaded.data, hashes) == []
+    assert runtime.manager.sources.get("garden") is None
     # The next skill of that name inherits neither state nor pin, usage, versions, tags, verdicts.
     await runtime.manager.install(_archive(tmp_path, "Sells gardens."))
     assert "garden" in runtime.catalog.snapshot.by_name
@@ -126,6 +129,19 @@ def test_rm_by_name_removes_a_switched_off_skill(
     gone = call("rm", "garden", "--yes")
     assert gone.code == 0, gone.err
     assert call("rm", "garden", "--yes", "--json").code == 3
+
+
+def test_rm_by_name_removes_an_installed_skill_that_another_source_shadows(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    assert call("add", str(_archive(tmp_path, "Grows tomatoes.")), "--yes").code == 0
+    own = make_skill(home / ".claude/skills", "garden")
+    assert call("show", "garden", "--json").data["source"].startswith("user:")
+    gone = call("rm", "garden", "--yes")
+    assert gone.code == 0, gone.err
+    assert (own / "SKILL.md").is_file()
+    assert "skill_read_only" in call("rm", "garden", "--yes").err
 
 
 async def test_mcp_prompts_with_a_required_argument_are_skills(home: Path, tmp_path: Path) -> None:

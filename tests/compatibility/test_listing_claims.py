@@ -13,7 +13,7 @@ from apexbridge.retrieval.vectorized_marker import MARKER
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.model_factory import open_model
 from apexbridge.settings import Config, load
-from apexbridge.testing import make_skill, make_zip, skill_md
+from apexbridge.testing import ScriptedServer, make_skill, make_zip, skill_md
 from tests.agent.agent_fixture import AgentFixture, invokes, open_agent, says
 from tests.cli.in_process import call
 from tests.cli.terminal import CTRL_C, environment, open_terminal
@@ -78,6 +78,17 @@ async def test_the_1m_suffix_of_a_model_name_means_a_million_tokens(home: Path) 
         long = await _listing(agent, "long", model="opus[1m]")
         assert agent.model.requests[0].model == "opus[1m]"
     assert len(long) > 2 * len(short)
+
+
+async def test_the_1m_suffix_is_not_sent_to_the_model(home: Path) -> None:
+    (home / "project").mkdir()
+    async with ScriptedServer([says("done")]) as server:
+        flags = {"model": {"base_url": server.base_url, "name": "tiny[1m]"}}
+        environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
+        loaded = load(project=home / "project", environment=environment, flags=flags)
+        async with Runtime.open(loaded) as runtime:
+            assert [event async for event in runtime.chat("Go", session="s")]
+        assert [request["model"] for request in server.requests] == ["tiny"]
 
 
 async def test_a_skill_that_wants_another_model_keeps_the_1m_suffix(home: Path) -> None:

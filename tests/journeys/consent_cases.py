@@ -142,7 +142,7 @@ DECLARED: dict[str, tuple[Fields, ...]] = {
         {"tags": ["a"], "keywords": "b", "category": "c", "triggers": ["d"], "author": "e"},
         {"Dependencies": ["numpy"], "Author": "f"},
     ),
-    "A04": _each({"model": "inherit"}),
+    "A04": _each({"model": "inherit"}, {"model": "Inherit"}),
     "A05": _each({"disallowed-tools": ["Bash", "Write"]}),
     "A06": _lends("SkillSearch", "skills_list", "skills_load", "Calculate", "Now", "Platform"),
     "A07": _each({}),

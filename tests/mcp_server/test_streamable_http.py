@@ -283,7 +283,7 @@ async def test_over_http_approvals_are_denied(home: Path) -> None:
         endpoint.client() as client,
     ):
         refused = await client.call_tool("Bash", {"command": "true"})
-        assert code_of(refused) == "nobody_allowed"
+        assert code_of(refused) == "rule_asks"
 
 
 @pytest.mark.parametrize("name", ["Nothing", "Skill"])

@@ -60,6 +60,8 @@ REFUSALS: Mapping[str, int] = {
     "skill_asleep": 7,
     "permission_denied": 8,
     "rule_denied": 8,
+    "rule_asks": 8,
+    "hook_asks": 8,
     "person_denied": 8,
     "nobody_allowed": 8,
     "consent_missing": 8,
@@ -162,7 +164,7 @@ class Activator:
             SourceError: If its source is unreachable.
         """
         try:
-            skill = self._find(invocation, session, context)
+            skill = await self._catalog.recheck(self._find(invocation, session, context))
             return await self._invoke(skill, invocation, session, context)
         except ApexBridgeError as error:
             context.emit(

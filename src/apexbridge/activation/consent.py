@@ -51,10 +51,13 @@ def _fields(manifest: SkillManifest) -> Iterator[str]:
         is_harmless = name in _DESCRIPTIVE_FIELDS or value == getattr(_DEFAULTS, name)
         if not is_harmless and (name, value) != ("model", "inherit"):
             yield f"{field.alias or name}: {_shown(name, manifest)}"
-    for key in manifest.model_extra or ():
-        # Nothing reads an unknown key today; a later version may, and it may mean to act.
-        if fold_key(key) not in DESCRIPTIVE_KEYS:
-            yield f"{key}: ?"
+    # Nothing reads an unknown key today; a later version may, and it may mean to act.
+    yield from (f"{key}: ?" for key in unknown_keys(manifest))
+
+
+def unknown_keys(manifest: SkillManifest) -> tuple[str, ...]:
+    """Return the keys that are neither fields nor merely descriptive."""
+    return tuple(k for k in manifest.model_extra or () if fold_key(k) not in DESCRIPTIVE_KEYS)
 
 
 def _shown(name: str, manifest: SkillManifest) -> object:

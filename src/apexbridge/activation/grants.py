@@ -42,6 +42,13 @@ def build_grants(skill: Skill, variables: Mapping[str, str]) -> Grants:
         tools=granted_tools(skill, variables),
         denied=tuple(map(ToolPattern.parse, skill.manifest.disallowed_tools)),
         hooks=skill.hooks,
+        sha256=skill.trusted_sha256,
         model=None if model == "inherit" else model,
-        effort=skill.manifest.effort,
+        effort=_level(skill.manifest.effort),
     )
+
+
+def _level(effort: str | None) -> str | None:
+    """Return an effort level such as `high`; None for a number, which no model API here takes."""
+    level = (effort or "").strip().lower()
+    return None if not level or level.isdecimal() else level

@@ -65,7 +65,9 @@ class SessionFactory:
             skill = self._catalog.snapshot.winner(name)
             # Trust may have been revoked since: hooks are never restored from the stored session.
             if skill is not None and skill.is_trusted:
-                session.hooks.register(skill.hooks, skill=skill.name, root=skill.root)
+                session.hooks.register(
+                    skill.hooks, skill=skill.name, root=skill.root, sha256=skill.trusted_sha256
+                )
 
 
 @dataclass(slots=True)

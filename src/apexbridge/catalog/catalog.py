@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.snapshot import Snapshot, casefold_name, merge_scans, without_disabled
-from apexbridge.catalog.trust import TrustStore, apply_trust
+from apexbridge.catalog.trust import TrustStore, apply_trust, recheck_files
 from apexbridge.errors import (
     ApexBridgeError,
     SkillNotFoundError,
@@ -106,6 +106,8 @@ class Catalog:
         self._publish_lock, self._touch_lock = anyio.Lock(), anyio.Lock()
         self._source_locks: dict[str, anyio.Lock] = {}
         self._sequence = itertools.count(1)
+        self.on_rescan: Callable[[CatalogChanged], None] = lambda _: None
+        """Receives the changes that `recheck` found."""
 
     @property
     def skills(self) -> tuple[Skill, ...]:
@@ -136,6 +138,16 @@ class Catalog:
     async def reapply_trust(self) -> CatalogChanged:
         """Apply changed approvals to the snapshot, without scanning any source."""
         return await self.refresh((), cause="trust")
+
+    async def recheck(self, skill: Skill) -> Skill:
+        """TOCTOU guard: return a skill with its files and approvals as they are now."""
+        now, trust = await to_thread.run_sync(recheck_files, skill), self._rules.trust
+        if now is not skill:
+            self.on_rescan(await self.refresh({skill.provenance.source_id}, cause="disk"))
+        elif await to_thread.run_sync(trust.differs, skill):
+            await self.reapply_trust()
+        found = self.snapshot.winner(skill.name)
+        return found if found and found.provenance == skill.provenance else now
 
     async def touch(self, paths: Iterable[Path], activation: PathActivation) -> TouchResult:
         """Activate the skills whose path patterns match, and discover nested skill folders."""

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apexbridge.actor import Actor
-from apexbridge.catalog.trust import TrustStore
+from apexbridge.catalog.trust import TrustStore, recheck_files
 from apexbridge.errors import StorageError
-from apexbridge.skills import tree
-from apexbridge.skills.model import Fingerprint, Origin, Skill
+from apexbridge.skills.model import Origin, Skill
 
 log = logging.getLogger(__name__)
 
@@ -100,10 +99,7 @@ class ConsentCheck:
         known = skill.fingerprint
         if known is None or not skill.is_trusted or not self._is_recorded(skill, known.sha256):
             return False
-        if skill.root is None:
-            return True
-        now = tree.fingerprint(skill.root, is_ours=not skill.provenance.needs_trust)
-        return isinstance(now, Fingerprint) and now.sha256 == known.sha256
+        return recheck_files(skill) is skill
 
     def _is_recorded(self, skill: Skill, sha256: str) -> bool:
         if sha256 in self._trust.approved():

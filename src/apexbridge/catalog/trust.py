@@ -42,6 +42,24 @@ def apply_trust(skill: Skill, approved: Collection[str]) -> Skill:
     return replace(skill, is_trusted=False, tools=(), hooks=())
 
 
+def recheck_files(skill: Skill) -> Skill:
+    """TOCTOU guard: hash the files again; no approval fits a skill whose files have changed.
+
+    Such a skill is returned without fingerprint, and untrusted if it needs trust. Blocking.
+    """
+    known = skill.fingerprint
+    if known is None or _present_sha256(skill, known) == known.sha256:
+        return skill
+    return apply_trust(replace(skill, fingerprint=None), ())
+
+
+def _present_sha256(skill: Skill, known: Fingerprint) -> str:
+    if skill.root is None:  # a server's answer has no files that could change behind the scan
+        return tree.file_sha256(skill.file) if skill.file else known.sha256
+    now = tree.fingerprint(skill.root, is_ours=not skill.provenance.needs_trust)
+    return now.sha256 if isinstance(now, Fingerprint) else ""
+
+
 def require_trust(skill: Skill, approved: Collection[str]) -> None:
     """TOCTOU guard: hash the files again just before they run, and refuse changed content.
 
@@ -50,10 +68,8 @@ def require_trust(skill: Skill, approved: Collection[str]) -> None:
     """
     if not skill.provenance.needs_trust:
         return
-    # A skill without a folder (MCP, HTTP) has no files that could change behind the scan.
-    root = skill.root
-    now = skill.fingerprint if root is None else tree.fingerprint(root, is_ours=False)
-    if skill.is_trusted and isinstance(now, Fingerprint) and now.sha256 in approved:
+    now = recheck_files(skill)
+    if now.is_trusted and now.fingerprint is not None and now.fingerprint.sha256 in approved:
         return
     source = skill.provenance.source_id
     raise PermissionDeniedError(code="skill_untrusted", name=skill.name, source=source)
@@ -71,6 +87,13 @@ class TrustStore:
     def approved(self) -> frozenset[str]:
         """Return the approved content hashes."""
         return frozenset(approval.sha256 for approval in self.list())
+
+    def differs(self, skill: Skill) -> bool:
+        """Return whether a skill was approved or revoked since its trust was applied."""
+        mark = skill.fingerprint
+        if not skill.provenance.needs_trust or mark is None:
+            return False
+        return (mark.sha256 in self.approved()) is not skill.is_trusted
 
     def list(self) -> "tuple[Approval, ...]":
         """Return every approval, the oldest first."""

@@ -4,7 +4,7 @@ import importlib
 import signal
 import sys
 import termios
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from apexbridge.events import (
 )
 from apexbridge.permissions.approvals import prefix_rule
 from apexbridge.permissions.engine import Answer, ApproverReply
-from apexbridge.permissions.rules import Decision, PermissionRequest
+from apexbridge.permissions.rules import Decision, PermissionRequest, Rule
 
 
 class TurnDisplay:
@@ -99,6 +99,8 @@ class TurnDisplay:
 
 
 _HISTORY_LINES = 1_000
+_MAX_REASONS = 1_000
+"""Characters of the reasons for which a skill needs consent."""
 _ANSWERS: dict[str, Answer] = {
     "y": "once",
     "yes": "once",
@@ -173,14 +175,32 @@ class ApprovalPrompt:
         """Ask for approval; anything but a clear yes is a no."""
         if self._out.as_json or not sys.stdin.isatty():
             return "unasked"
-        rule = str(decision.suggestions[0].pattern) if decision.suggestions else "-"
         wider = prefix_rule(request, decision)
-        key, prefix = ("chat_allow_prefix", str(wider.pattern)) if wider else ("chat_allow", "")
-        what = request.argument or request.summary
-        question = self._out.text(key, tool=request.tool, argument=what, rule=rule, prefix=prefix)
+        question = "\n".join(self._question(request, decision, wider))
         self._screen.close()
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # type-ahead must not answer the question
         print(question, end=" ", file=sys.stderr, flush=True)
         await anyio.wait_readable(sys.stdin)
         answer = _ANSWERS.get(sys.stdin.readline().strip().lower(), "no")
         return "no" if answer == "always_prefix" and wider is None else answer
+
+    def _question(
+        self, request: PermissionRequest, decision: Decision, wider: Rule | None
+    ) -> Iterator[str]:
+        text = self._out.text
+        yield text("chat_allow", tool=request.tool, argument=request.argument or request.summary)
+        if request.reasons:
+            yield text("chat_allow_reasons", reasons="; ".join(request.reasons)[:_MAX_REASONS])
+        if decision.rule is not None:
+            yield text("chat_allow_rule", rule=decision.rule.pattern)
+        # What a rule asks about is asked each time, and without a hash there is none to approve.
+        if decision.rule is not None or not decision.suggestions or _is_unhashed(request):
+            yield text("chat_answers_once")
+            return
+        key = "chat_answers_prefix" if wider else "chat_answers_always"
+        prefix = wider.pattern if wider else ""
+        yield text(key, rule=decision.suggestions[0].pattern, prefix=prefix)
+
+
+def _is_unhashed(request: PermissionRequest) -> bool:
+    return request.tool == "Skill" and not request.sha256

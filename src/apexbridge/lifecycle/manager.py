@@ -152,7 +152,7 @@ class SkillManager:
                 await to_thread.run_sync(store.install, staged.root, skill.name)
                 await self._store_signature(staged)
                 await self._index.commit(skill.name, "install", prepared)
-        done = _result(self._catalog.find(skill.name), staged)
+        done = _result(transactions.installed(skill.name), staged)
         return replace(done, findings=report.findings, index_error=prepared.error)
 
     async def update(
@@ -211,7 +211,7 @@ class SkillManager:
                     await self._record_source(skill, origin.source)
                     await self._index.commit(name, "update", prepared)
                     await self.versions.prune(name)
-        done = _result(self._catalog.find(name), staged)
+        done = _result(transactions.installed(name), staged)
         return replace(done, findings=report.findings, index_error=prepared.error)
 
     def signature_of(self, skill: Skill) -> SignatureCheck:
@@ -266,7 +266,7 @@ class SkillManager:
                     await transactions.record_installer(edited)
                     await to_thread.run_sync(store.replace_skill_md, name, new)
                     await self._index.commit(name, "edit", prepared)
-        return InstallResult(skill=self._catalog.find(name), index_error=prepared.error)
+        return InstallResult(skill=transactions.installed(name), index_error=prepared.error)
 
     async def uninstall(self, name: str) -> TrashedSkill:
         """Move a skill to the trash, from where `restore` brings it back until it expires.
@@ -311,8 +311,8 @@ class SkillManager:
                 await self._index.commit(name, "install")
                 # It is back already: without the record the model asks, which is no error.
                 with suppress(StorageError):
-                    await transactions.record_installer(self._catalog.find(name))
-        return InstallResult(skill=self._catalog.find(name))
+                    await transactions.record_installer(transactions.installed(name))
+        return InstallResult(skill=transactions.installed(name))
 
     async def set_enabled(self, name: str, *, enabled: bool) -> bool:
         """Enable or disable a skill of any source; False if it was so before.

@@ -95,13 +95,15 @@ class SkillTransactions:
             yield
 
     def installed(self, name: str) -> Skill:
-        """Return the installed skill of a name.
+        """Return the installed skill of a name, also a disabled one, or one that is shadowed.
 
         Raises:
             SkillNotFoundError: If there is no such skill.
             SkillReadOnlyError: If another source provides it.
         """
-        skill = self._catalog.find(name)
+        hidden = self._catalog.snapshot.shadowed
+        shadowed = (s for s in hidden if s.provenance.writable and s.name == name)
+        skill = next(shadowed, None) or self._catalog.find(name)
         if not skill.provenance.writable or skill.name != name:
             raise SkillReadOnlyError(name=skill.name, origin=skill.provenance.origin)
         return skill

@@ -90,6 +90,16 @@ def permission_error(
     rule = decision.suggestions[0].pattern if decision.suggestions else request.tool
     if answer == "expired":
         return PermissionDeniedError(code="approval_expired", **about, rule=str(rule))
+    return _unasked_error(request, decision, {**about, "rule": str(rule)})
+
+
+def _unasked_error(
+    request: PermissionRequest, decision: Decision, about: dict[str, str]
+) -> PermissionDeniedError:
+    if decision.effect == "allow":  # all rules allow it, so a hook wants a person to be asked
+        return PermissionDeniedError(code="hook_asks", **about)
+    if decision.rule is not None:  # an ask rule: neither an allow rule nor `trust` would help
+        return PermissionDeniedError(code="rule_asks", **about, pattern=str(decision.rule.pattern))
     if request.reasons:
         return PermissionDeniedError(code="consent_missing", **about, name=request.argument)
-    return PermissionDeniedError(code="nobody_allowed", **about, rule=str(rule))
+    return PermissionDeniedError(code="nobody_allowed", **about)

@@ -217,7 +217,7 @@ class Decision:
 
 
 _STRICTEST_FIRST: tuple[Effect, ...] = ("deny", "ask", "allow")
-_MAX_SUGGESTED_CHARS = 200
+_MAX_ABOUT_CHARS = 200
 _TOP = 2  # the root and a name in it: its folder would be everything
 
 
@@ -247,7 +247,7 @@ def evaluate_request(
     context: PermissionContext,
 ) -> Decision:
     """Evaluate a request that is not a shell command."""
-    about = request.argument[:_MAX_SUGGESTED_CHARS]
+    about = request.argument[:_MAX_ABOUT_CHARS]
     for effect in _STRICTEST_FIRST:
         for rule in rules:
             if rule.effect != effect:
@@ -263,8 +263,12 @@ def evaluate_request(
         return Decision(effect="allow", why="approval")
     if request.harmless:
         return Decision(effect="allow", why="harmless")
-    about = "; ".join(request.reasons)[:_MAX_SUGGESTED_CHARS] or about
+    about = _shorten("; ".join(request.reasons)) or about
     return Decision(effect="ask", about=about, suggestions=_suggest_rules(request))
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_ABOUT_CHARS else f"{text[: _MAX_ABOUT_CHARS - 1]}…"
 
 
 def pattern_applies(

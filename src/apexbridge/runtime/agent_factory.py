@@ -29,11 +29,11 @@ from apexbridge.hooks import HookReply, sandbox_runner
 from apexbridge.permissions.approvals import ApprovalStore
 from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import Hook, parse_hooks
-from apexbridge.permissions.rules import Effect, Rule, ToolPattern, resolve_symlinks
+from apexbridge.permissions.rules import resolve_symlinks
 from apexbridge.permissions.wildcards import PathRoots
 from apexbridge.runtime.agent_folders import agent_folders
 from apexbridge.runtime.model_factory import ModelHandle
-from apexbridge.runtime.protected_paths import protection_rules
+from apexbridge.runtime.permission_rules import permission_rules
 from apexbridge.runtime.script_runner import ScriptRunner
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Config
@@ -204,20 +204,6 @@ def create_permission_checker(config: Config) -> PermissionChecker:
         approvals=ApprovalStore(config.data / "approvals.json", config.project),
         roots=roots,
     )
-
-
-def permission_rules(config: Config) -> Iterator[Rule]:
-    """Yield the rules of settings; the first ones protect the data directory and the secrets."""
-    yield from protection_rules(config)
-    chosen = config.settings.permissions
-    effects: dict[Effect, tuple[str, ...]] = {
-        "deny": chosen.deny,
-        "ask": chosen.ask,
-        "allow": chosen.allow,
-    }
-    for effect, patterns in effects.items():
-        for text in patterns:
-            yield Rule(effect=effect, pattern=ToolPattern.parse(text), reason="settings")
 
 
 def configured_hooks(config: Config) -> Iterator[Hook]:

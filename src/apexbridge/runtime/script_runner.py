@@ -22,6 +22,7 @@ from apexbridge.errors import SandboxUnavailableError, ToolFailedError
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.runtime.dependency_service import DependencyService
 from apexbridge.runtime.file_store import FileStore, new_id, put_or_warn
+from apexbridge.runtime.permission_rules import permission_rules, refuse_denied_script
 from apexbridge.runtime.protected_paths import protected_paths
 from apexbridge.runtime.run_store import RunStore
 from apexbridge.runtime.script_secrets import ScriptSecrets
@@ -75,6 +76,7 @@ class ScriptRunner:
         self._config, self._catalog = config, catalog
         self.dependencies = DependencyService(config, skills, audit, self.select_sandbox)
         self._trust, self._usage, self._audit = trust, usage, audit
+        self._rules = tuple(permission_rules(config))
         self._selection: SandboxSelection | None = None
         self._full_selection: SandboxSelection | None = None
         self._selection_lock = anyio.Lock()
@@ -141,8 +143,10 @@ class ScriptRunner:
             SandboxUnavailableError: If no backend isolates and running without is not allowed.
             ToolInputError: If the skill has no such script.
             PermissionError: If the script is not executable.
-            PermissionDeniedError: If the skill's present content is not trusted.
+            PermissionDeniedError: By a deny rule, or if its present content is not trusted.
         """
+        refuse_denied_script(self._rules, call.skill.name, call.script)
+        call = replace(call, skill=await self._catalog.recheck(call.skill))
         await anyio.to_thread.run_sync(self._require_trust, call.skill)
         await anyio.to_thread.run_sync(self._usage.record, call.skill.name, time.time())
         secrets = await self._prepare_secrets(call, is_unsafe=is_unsafe)

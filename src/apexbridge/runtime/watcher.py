@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from apexbridge.catalog.catalog import FIRST_RETRY, LAST_RETRY, Catalog
-from apexbridge.events import ChangeCause
+from apexbridge.events import CatalogChanged, ChangeCause
 from apexbridge.runtime.index_service import IndexService
 from apexbridge.runtime.source_factory import SourceChanges
 from apexbridge.skills.model import Origin
@@ -60,6 +60,7 @@ class Watcher:
         self._unindexed: set[str] = set()
         self._failures = 0
         self._retry_at = 0.0
+        catalog.on_rescan = self._index_later
 
     async def begin(self) -> None:
         """Scan local sources; remote ones are scanned in the background, and delay nothing."""
@@ -111,6 +112,9 @@ class Watcher:
             await self._refresh({source_id}, "source")
         finally:
             self._scanning.discard(source_id)
+
+    def _index_later(self, change: CatalogChanged) -> None:
+        self._unindexed.update((*change.added, *change.removed, *change.changed))
 
     async def _refresh(self, sources: Collection[str], cause: ChangeCause) -> None:
         try:

@@ -74,7 +74,7 @@ def line_location(line: int) -> str:
 
 
 _COMMAND = re.compile(
-    r"^[ \t]*```![ \t]*\n(?P<block>.*?)^[ \t]*```[ \t]*$|(?<![^\s])!`(?P<line>[^`\n]+)`",
+    r"^[ \t]*```![ \t]*\r?\n(?P<block>.*?)^[ \t]*```[ \t]*\r?$|(?<![^\s])!`(?P<line>[^`\n]+)`",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -95,6 +95,6 @@ def inline_commands(text: str) -> Iterator[InlineCommand]:
     ['date']
     """
     for match in _COMMAND.finditer(text):
-        command = (match["block"] or match["line"] or "").strip()
+        command = (match["block"] or match["line"] or "").replace("\r\n", "\n").strip()
         if command:
             yield InlineCommand(match.start(), match.end(), command)

@@ -77,6 +77,16 @@ def _as_choice(value: YamlValue) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+def _as_name(value: YamlValue) -> object:
+    """Strip a name; a blank one is none."""
+    return value.strip() or None if isinstance(value, str) else value
+
+
+def _as_model(value: YamlValue) -> object:
+    name = _as_name(value)
+    return "inherit" if isinstance(name, str) and name.lower() == "inherit" else name
+
+
 ToolPatterns = Annotated[tuple[str, ...], BeforeValidator(_as_patterns)]
 WordList = Annotated[tuple[str, ...], BeforeValidator(_as_words)]
 GlobList = Annotated[tuple[str, ...], BeforeValidator(_as_globs)]
@@ -100,10 +110,10 @@ class SkillManifest(BaseModel):
     disallowed_tools: ToolPatterns = Field(default=(), alias="disallowed-tools")
     argument_hint: HintText = Field(default=None, alias="argument-hint")
     arguments: WordList = ()
-    model: str | None = None
+    model: Annotated[str | None, BeforeValidator(_as_model)] = None
     effort: str | None = None
     context: Annotated[Literal["inline", "fork"], BeforeValidator(_as_choice)] = "inline"
-    agent: str | None = None
+    agent: Annotated[str | None, BeforeValidator(_as_name)] = None
     user_invocable: bool = Field(default=True, alias="user-invocable")
     disable_model_invocation: bool = Field(default=False, alias="disable-model-invocation")
     paths: GlobList = ()
@@ -200,6 +210,8 @@ class Skill:
     manifest: SkillManifest
     provenance: Provenance
     root: Path | None = None
+    file: Path | None = None
+    """The Markdown file of a skill that has no folder: a command."""
     folder_id: FolderId | None = None
     fingerprint: Fingerprint | None = None
     tools: tuple[ToolPattern, ...] = ()
@@ -211,6 +223,12 @@ class Skill:
     def may_run_shell(self) -> bool:
         """True if its inline commands may run."""
         return self.is_trusted and self.provenance.may_run_shell
+
+    @property
+    def trusted_sha256(self) -> str:
+        """Hash of the files that were trusted; empty for a skill that needs no trust."""
+        is_bound = self.provenance.needs_trust and self.is_trusted
+        return self.fingerprint.sha256 if is_bound and self.fingerprint else ""
 
     @property
     def is_conditional(self) -> bool:

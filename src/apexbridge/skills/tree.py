@@ -117,6 +117,21 @@ def fingerprint(
     return Fingerprint(size=size, files=files, sha256=digest.hexdigest())
 
 
+def file_sha256(path: Path) -> str:
+    """Hash a single file, or a symlink itself; empty if it cannot be read."""
+    try:
+        status = path.lstat()
+        entry = TreeEntry(
+            path=PurePosixPath(path.name),
+            kind=file_kind(status.st_mode),
+            size=status.st_size,
+            executable=is_executable(status.st_mode),
+        )
+        return _content(path, entry).hex()
+    except OSError:
+        return ""
+
+
 def _hash(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 

@@ -91,7 +91,7 @@ class LegacySource(BaseSource):
             prefix = path.as_posix()
             problems += [replace(p, where=prefix + p.where.removeprefix(SKILL_MD)) for p in found]
             if skill is not None:
-                skills.append(skill)
+                skills.append(replace(skill, file=self.root / path))
         return skills, problems
 
     def _skill(self, name: str, data: bytes) -> tuple[Skill | None, list[Problem]]:

@@ -136,15 +136,16 @@ def deps_gc(out: Output, *, dry_run: bool) -> None:
     out.finish_line(data, key, count=len(removed), size=size // _MIB)
 
 
-def print_needs(out: Output, needs: SkillNeeds) -> None:
+def print_needs(out: Output, needs: SkillNeeds, *, indent: int = 2) -> None:
     """Print the packages that a build would install, guesses apart, and what is not followed."""
+    margin = " " * indent
     for certainty in ("declared", "guess", "optional"):
         names = [one.text for one in needs.packages if one.certainty == certainty]
         if names:
-            out.line(f"  {out.text(f'deps_{certainty}')}: {sanitize(', '.join(names))}")
+            out.line(f"{margin}{out.text(f'deps_{certainty}')}: {sanitize(', '.join(names))}")
     for refused in needs.refused:
         reason = out.text(f"deps_refused_{refused.reason}")
-        out.line(f"  {sanitize(refused.where)}: {sanitize(refused.text)} ({reason})")
+        out.line(f"{margin}{sanitize(refused.where)}: {sanitize(refused.text)} ({reason})")
 
 
 def print_dependencies(out: Output, found: SkillDependencies) -> None:

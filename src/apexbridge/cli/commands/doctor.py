@@ -9,7 +9,7 @@ import anyio.to_thread
 
 from apexbridge.cli.commands.deps import dependencies_to_json, print_dependencies
 from apexbridge.cli.commands.settings import config as print_settings
-from apexbridge.cli.output import ExitCode, Output
+from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.environments.lookup import SkillDependencies
 from apexbridge.environments.system_commands import SystemCommand, system_commands
@@ -68,22 +68,22 @@ def _check_skill(out: Output, name: str) -> None:
         rows = [
             (
                 f"{_MARKS['ok' if one.is_there else 'warn']} {one.name}",
-                _command_state(out, one),
+                out.text("command_there" if one.is_there else "command_absent"),
                 one.where,
             )
             for one in commands
         ]
         if rows:
             out.table([out.text(h) for h in ("command_name", "result", "where")], rows)
+        for one in lacks:  # in lines of their own: a column would cut the command that helps
+            out.line(f"  {sanitize(one.name)}: {_remedy(out, one)}")
         print_dependencies(out, found)
 
     data = {"commands": [asdict(one) for one in commands], "packages": dependencies_to_json(found)}
     out.finish(data, render, ExitCode.FAILURE if lacks or found.missing else ExitCode.OK)
 
 
-def _command_state(out: Output, one: SystemCommand) -> str:
-    if one.is_there:
-        return out.text("command_there")
+def _remedy(out: Output, one: SystemCommand) -> str:
     return out.text("command_missing" if one.package else "command_foreign", package=one.package)
 
 

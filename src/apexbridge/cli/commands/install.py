@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from apexbridge.cli.capabilities import print_capabilities
 from apexbridge.cli.commands.deps import print_needs
 from apexbridge.cli.commands.lock import lock_choice, write_lock
 from apexbridge.cli.commands.scan import print_findings
@@ -77,27 +78,31 @@ def print_inspection(out: Output, inspection: Inspection) -> None:
     out.line(sanitize(skill.name))
     out.line(f"  {sanitize(skill.description)}")
     scripts = (f"{s.path} ({s.runner})" if s.runner else s.path for s in inspection.scripts)
-    facts = {
-        "version": skill.manifest.version or "",
-        "field_files": str(len(inspection.files)),
-        "field_size": out.text("bytes", count=inspection.size),
-        "trust_tools": ", ".join(inspection.tools),
-        "trust_hooks": ", ".join(inspection.hooks),
-        "inspect_commands": "; ".join(inspection.commands),
-        "trust_scripts": ", ".join(scripts),
-        "field_sha256": inspection.sha256,
-        "field_signature": format_signature(out, inspection.signature),
-    }
-    for key, value in facts.items():
-        if value:
-            out.line(f"  {out.text(key)}: {sanitize(value)}")
+    _print_facts(
+        out,
+        version=skill.manifest.version or "",
+        field_files=str(len(inspection.files)),
+        field_size=out.text("bytes", count=inspection.size),
+    )
+    print_capabilities(out, skill, commands=inspection.commands, scripts=scripts)
+    _print_facts(
+        out,
+        field_sha256=inspection.sha256,
+        field_signature=format_signature(out, inspection.signature),
+    )
     if inspection.needs.packages or inspection.needs.refused:
         out.line(f"  {out.text('deps_needs')}:")
-        print_needs(out, inspection.needs)
+        print_needs(out, inspection.needs, indent=4)
     for problem in inspection.problems:
         out.print_problem(problem)
     if inspection.report.findings:
         print_findings(out, skill.name, inspection.report)
+
+
+def _print_facts(out: Output, **facts: str) -> None:
+    for key, value in facts.items():
+        if value:
+            out.line(f"  {out.text(key)}: {sanitize(value)}")
 
 
 def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> None:

@@ -1,6 +1,7 @@
 """`ls` and `show`: list the catalog, and show one skill with its precedence."""
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -174,7 +175,7 @@ def show(out: Output, *, name: str, body: bool, why: bool) -> None:
         _print_heading(out, skill, found.record)
         for key, value in fields.items():
             if key not in {"name", "description"}:
-                out.line(f"  {sanitize(key)}: {sanitize(value)}")
+                out.line(f"  {sanitize(key)}: {sanitize(_as_text(value))}")
         for entry in files:
             out.line(f"    {sanitize(entry.path)}  {entry.size}")
         if found.signature.status != "absent":
@@ -202,6 +203,13 @@ def show(out: Output, *, name: str, body: bool, why: bool) -> None:
         },
     }
     out.finish(data, render)
+
+
+def _as_text(value: object) -> str:
+    """Format the value of a field: a list by its entries, a mapping as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    is_list = isinstance(value, list | tuple) and text.startswith('["')
+    return ", ".join(map(str, json.loads(text))) if is_list else text
 
 
 def _print_precedence(out: Output, found: "SkillDetails") -> None:

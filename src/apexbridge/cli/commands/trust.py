@@ -9,6 +9,7 @@ import anyio
 
 from apexbridge.activation.consent import consent_reasons
 from apexbridge.catalog.snapshot import casefold_name
+from apexbridge.cli.capabilities import print_capabilities
 from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.errors import ApexBridgeError, PermissionDeniedError
 from apexbridge.runtime import Runtime
@@ -45,7 +46,7 @@ async def _trust(out: Output, options: TrustOptions) -> None:
         chosen = await _select_skills(runtime, options)
         for skill in chosen:
             commands = await _inline_commands(runtime, skill)
-            _print_capabilities(out, skill, commands)
+            _print_skill(out, skill, commands)
         wants_change = bool(options.names or options.every) and bool(chosen) and not options.dry_run
         question = "trust_ask_revoke" if options.revokes else "trust_ask"
         # With --quiet the capabilities are not printed, so consent would be uninformed.
@@ -118,23 +119,10 @@ async def _inline_commands(runtime: Runtime, skill: Skill) -> tuple[str, ...]:
     return tuple(found.command for found in inline_commands(await _body(runtime, skill)))
 
 
-def _print_capabilities(out: Output, skill: Skill, commands: Sequence[str]) -> None:
-    """Print source, tool grants, hooks, commands and scripts that an approval enables."""
+def _print_skill(out: Output, skill: Skill, commands: Sequence[str]) -> None:
+    """Print the source, what an approval enables, and the hash that is approved."""
     out.line(f"{sanitize(skill.name)}  {sanitize(skill.provenance.source_id)}")
-    manifest, scripts = skill.manifest, _scripts(skill)
-    powers = {
-        "trust_tools": ", ".join(manifest.allowed_tools),
-        "trust_hooks": ", ".join(manifest.hooks),
-        "trust_commands": "; ".join(commands),
-        "trust_fork": manifest.agent or "general-purpose" if manifest.context == "fork" else "",
-        "trust_scripts": ", ".join(scripts),
-        "trust_secrets": ", ".join(
-            f"{s.name} ({' '.join(s.hosts) or '?'})" for s in manifest.secrets
-        ),
-    }
-    for key, value in powers.items():
-        if value:
-            out.line(f"  {out.text(key)}: {sanitize(value)}")
+    print_capabilities(out, skill, commands=commands, scripts=_scripts(skill))
     if skill.fingerprint is not None:
         out.line(f"  sha256: {skill.fingerprint.sha256}")
 
