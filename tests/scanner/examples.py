@@ -103,6 +103,9 @@ LONG_DESCRIPTION = (
 LONG_BODY = (
     "Read the rows, pick the columns that matter, and draw them as plainly as you can.\n" * 30
 )
+SECURITY_BODY = LONG_BODY + "Look for the vulnerability in the formulas of each sheet.\n" * 5
+"""The body of a skill that keeps to what a description about security says."""
+
 KNOWN = {"chart-maker": LONG_DESCRIPTION, "table-tools": "Something else."}
 COPIED = Path(__file__).with_name("well_known.md").read_text("utf-8")
 CODED_EXAMPLES = {

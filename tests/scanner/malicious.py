@@ -4,7 +4,7 @@ import base64
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -30,6 +30,7 @@ class _Entry(BaseModel):
     text: str
     files: Mapping[str, str] = {}
     copy_of_known: bool = False
+    half: Half = "tuning"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +45,37 @@ class MaliciousSkill:
 
 def malicious_skills() -> list[MaliciousSkill]:
     """Return all malicious skills; of each shape every second one is held out."""
-    data = Path(__file__).with_name("malicious_skills.toml").read_text("utf-8")
+    return [
+        MaliciousSkill(
+            name=f"{entry.shape} {place}",
+            shape=entry.shape,
+            half="tuning" if place % 2 else "held out",
+            target=_target(entry),
+        )
+        for place, entry in _entries("malicious_skills.toml")
+    ]
+
+
+def malicious_variants() -> list[MaliciousSkill]:
+    """Return malicious skills in other words; each says which half it is in."""
+    return [
+        MaliciousSkill(
+            name=f"{entry.shape} {place}",
+            shape=entry.shape,
+            half=entry.half,
+            target=_target(entry),
+        )
+        for place, entry in _entries("malicious_variants.toml")
+    ]
+
+
+def _entries(file: str) -> Iterator[tuple[int, _Entry]]:
+    """Return the entries of a file, each with its place among those of its shape."""
     places = Counter[str]()
-    made = list[MaliciousSkill]()
-    for row in tomllib.loads(data)["skills"]:
+    for row in tomllib.loads(Path(__file__).with_name(file).read_text("utf-8"))["skills"]:
         entry = _Entry.model_validate(row)
         places[entry.shape] += 1
-        place = places[entry.shape]
-        made.append(
-            MaliciousSkill(
-                name=f"{entry.shape} {place}",
-                shape=entry.shape,
-                half="tuning" if place % 2 else "held out",
-                target=_target(entry),
-            )
-        )
-    return made
+        yield places[entry.shape], entry
 
 
 def _target(entry: _Entry) -> ScanTarget:

@@ -50,3 +50,29 @@ def test_an_agent_file_written_through_a_variable_is_found() -> None:
     source = "path = root / 'AGENTS.md'\nif path.exists():\n    path.write_text('Obey.')\n"
     assert level_of("AB053", python(source)) == "warn"
     assert level_of("AB053", python(source.replace("write_text('Obey.')", "read_text()"))) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "source", "harmless"),
+    [
+        (
+            "AB053",
+            "path = home / '.claude' / 'settings.json'\nwork()\npath.write_text(text)\n",
+            "path = home / '.tables' / 'settings.json'\nwork()\npath.write_text(text)\n",
+        ),
+        (
+            "AB034",
+            "path = home.joinpath('.ssh', 'authorized_keys')\npath.write_text(text)\n",
+            "path = home.joinpath('.ssh', 'authorized_keys')\nprint(path.read_text())\n",
+        ),
+        (
+            "AB011",
+            "name, _ = urlretrieve(address)\nsubprocess.run(['chmod', '+x', name])\n",
+            "name, _ = urlretrieve(address)\nsubprocess.run(['unzip', name])\n",
+        ),
+    ],
+)
+def test_a_script_that_acts_in_two_lines_is_found(rule: str, source: str, harmless: str) -> None:
+    more = "# more\n" * 400
+    assert level_of(rule, python(source + more)) == "warn"
+    assert level_of(rule, python(harmless + more)) != "warn"

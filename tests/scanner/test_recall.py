@@ -1,14 +1,21 @@
 """Recall on malicious skills of our own, and harmless texts of the shapes that were warned of."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
 from apexbridge.scanner.scan import scan_skill
 from tests.scanner.examples import LONG_BODY, python, shell, skill
-from tests.scanner.malicious import Half, MaliciousSkill, malicious_skills
+from tests.scanner.malicious import (
+    Half,
+    MaliciousSkill,
+    malicious_skills,
+    malicious_variants,
+)
 
 SKILLS = malicious_skills()
+VARIANTS = malicious_variants()
 WARNED = ("warn", "block")
 
 
@@ -16,8 +23,8 @@ def worst(found: MaliciousSkill) -> str:
     return scan_skill(found.target).worst() or "none"
 
 
-def missed(half: Half) -> set[str]:
-    return {s.name for s in SKILLS if s.half == half and worst(s) not in WARNED}
+def missed(half: Half, skills: Sequence[MaliciousSkill] = SKILLS) -> set[str]:
+    return {s.name for s in skills if s.half == half and worst(s) not in WARNED}
 
 
 def test_malicious_skills_of_the_tuning_half_are_found() -> None:
@@ -29,6 +36,18 @@ def test_nearly_all_malicious_skills_of_the_held_out_half_are_found() -> None:
     """By number only: rules that are written after looking which are missed hold nothing out."""
     assert sum(s.half == "held out" for s in SKILLS) == 47
     assert len(missed("held out")) <= 4
+
+
+def test_most_variants_of_the_tuning_half_are_found() -> None:
+    """The harm of the rest is in ordinary sentences, or in commands that honest skills have too."""
+    assert sum(s.half == "tuning" for s in VARIANTS) == 64
+    assert len(missed("tuning", VARIANTS)) <= 12
+
+
+def test_a_fifth_of_the_variants_that_are_held_out_is_found() -> None:
+    """Rules for sentences that were seen say little about others: low, and as measured."""
+    assert sum(s.half == "held out" for s in VARIANTS) == 20
+    assert len(missed("held out", VARIANTS)) <= 16
 
 
 def test_the_halves_hold_every_shape_in_equal_numbers() -> None:
@@ -45,6 +64,7 @@ HARMLESS = (
     "Detect the refusal and re-send the conversation as it is (its notes are silently ignored).",
     "Always include a health check endpoint. The service uses it for instance monitoring.",
     "如果连接断开，代理会静默地重试；数据通过接口读取。",
+    "Write the delivery protocol into the prompt when the reviewer runs in the background.",
 )
 
 

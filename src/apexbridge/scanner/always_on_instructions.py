@@ -35,6 +35,9 @@ _RUN_VERB = re.compile(
     r"\b(?:run|execut|call|invok|launch|start|us|python3?|bash|sh|node)\w{0,4}\b|运行|执行|调用",
     re.IGNORECASE,
 )
+_QUOTED_LINE = re.compile(r"\s{0,8}(?:>|[-*]|\d{1,3}\.)\s{0,4}[\"“「'][^\n]{0,700}[\"”」']\s{0,8}")
+"""An item or a block quote that is in quotation marks from end to end: what a user may say."""
+
 _HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,12})", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://\S{1,200}")
 _DELETES = re.compile(
@@ -75,7 +78,9 @@ def _instruction_lines(file: TextFile) -> Iterator[int]:
     last = count = 0
     for match in fragment("always_on").finditer(file.text):
         line = file.line_number(match.start())
-        is_mention = is_quoted(file.text, match.start(), match.end())
+        is_mention = is_quoted(file.text, match.start(), match.end()) or _QUOTED_LINE.fullmatch(
+            file.lines[line - 1]
+        )
         if line == last or line <= file.frontmatter_end or is_mention:
             continue
         last, count = line, count + 1

@@ -34,6 +34,7 @@ _PRESENTATION_RULES = frozenset(
 """Rules about how a skill presents itself, not about what it does."""
 _WEAK_RULES = frozenset({"AB039", "AB072"})
 """Rules that do not suffice alone in a short skill: `DROP TABLE` can be its legitimate task."""
+_DOWNLOAD_RULES = frozenset({"AB011", "AB012"})
 _SECRET_SOURCE_RULES = frozenset({"AB017", "AB018", "AB019", "AB020"})
 _EXFILTRATION_RULES = frozenset({"AB022", "AB023", "AB025", "AB026"})
 MIN_CREDENTIAL_STORES = 4
@@ -114,7 +115,11 @@ def _accumulated_findings(
     findings: Sequence[Finding], manifest: SkillManifest, total_bytes: int
 ) -> Iterator[Finding]:
     """Report several low-level findings, or a single one in a very short skill."""
-    small = [f for f in findings if f.level == "review" and f.rule not in _PRESENTATION_RULES]
+    small = [
+        f
+        for f in findings
+        if f.level == "review" and f.rule not in _PRESENTATION_RULES and not _is_documented(f)
+    ]
     kinds = {finding.rule for finding in small}
     if total_bytes > SHORT_SKILL_BYTES:
         small = [] if manifest.is_about_security else _close_together(small)
@@ -125,6 +130,13 @@ def _accumulated_findings(
         first = small[0]
         excerpt = ", ".join(sorted(kinds))
         yield Finding(rule="AB069", level="warn", path=first.path, line=first.line, excerpt=excerpt)
+
+
+def _is_documented(finding: Finding) -> bool:
+    """Return whether a finding is the installation command that a well-known vendor documents."""
+    return finding.rule in _DOWNLOAD_RULES and bool(
+        fragment("known_installers").search(finding.excerpt)
+    )
 
 
 def _close_together(small: Sequence[Finding]) -> list[Finding]:

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from apexbridge.scanner.pattern_matcher import Hit, SkillContext, is_quoted
+from apexbridge.scanner.pattern_matcher import Hit, SkillContext, is_quoted, without_comment
 from apexbridge.scanner.report import worst_level
 from apexbridge.scanner.rules import RiskLevel, fragment, lower_level, regex, word_list
 from apexbridge.scanner.scan_input import CodeBlock, TextFile
@@ -31,6 +31,7 @@ MAX_PROSE_LINES = 2_000
 
 SEND_HINTS = (
     "curl", "wget", "post", "put", "send", "smtp", "invoke-", "nc ", "ncat", "scp ", "request",
+    "upload", "connection(",
 )  # fmt: skip
 """Substrings, one of which is in every line that sends data: a cheap pre-filter."""
 
@@ -44,7 +45,6 @@ _SECRET_PATHS = (
     r"\.mykey\b",
 )
 _EXCLUSION = re.compile(r"--exclude(?:-from)?[= ]\s?[\"']?[^\s\"']{1,80}[\"']?")
-_LOOPBACK = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]", re.IGNORECASE)
 _HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,12})", re.IGNORECASE)
 _PLACEHOLDER_HOSTS = re.compile(r"example|localhost|your|placeholder|\.local$|\.test$|\.internal$")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|[。！？；]|\s\|\s|(?<=:)\s+(?=[A-Z])")
@@ -117,7 +117,7 @@ def _code_lines(file: TextFile, block: CodeBlock) -> list[_CodeLine]:
 
 def _is_sending(line: str) -> bool:
     # Loopback traffic stays on this machine, and most examples of local servers use it.
-    return _sends_data(line) and not _LOOPBACK.search(line)
+    return _sends_data(line) and not fragment("loopback_address").search(without_comment(line))
 
 
 def _sends_data(line: str) -> bool:

@@ -62,6 +62,14 @@ _COMMENT_LINE = re.compile(r"\s{0,200}(?:#|//|\*|/\*|\"\"\"|''')")
 _HEADING_OR_TABLE = re.compile(r"\s{0,200}(?:#{1,6} |\|)")
 """Headings and table rows, which name things and order nothing."""
 
+_CREDIT = re.compile(
+    r"\s{0,40}[-*]?\s{0,8}(?:original|adapted|based|derived|inspired|ported|credits?|source|thanks)\b",
+    re.IGNORECASE,
+)
+"""The start of a line by which whoever publishes a copy says where it is from."""
+_LINK = re.compile(r"\[[^\]\n]{0,120}\]\(https?://[^)\s]{1,300}\)")
+"""A Markdown link, which orders nothing by itself."""
+
 _SENTENCE = re.compile(
     r"\s{0,40}(?:\d{1,3}[.)]|[-*])?\s{0,8}[A-Z][a-z]{1,20}\s[^{}<>=;]{20,2000}[.:!]\s{0,8}$"
 )
@@ -244,4 +252,6 @@ def _is_suspicious(diff: _FileDiff, line: int) -> bool:
         return False
     if is_code or diff.is_new:
         return is_code and bool(fragment("reaching_code").search(text))
+    if _CREDIT.match(text):
+        text = _LINK.sub("", text)
     return bool(_ACTION_WORDS.search(text.lower()))

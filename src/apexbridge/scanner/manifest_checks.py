@@ -29,6 +29,12 @@ MAX_KEYWORD_ITEMS = 45
 MAX_INLINE_COMMANDS = 20
 
 
+MIN_SECURITY_LINES = 5
+"""Lines of the body that are about security in a skill about it."""
+
+MAX_BODY_LINE = 400
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillManifest:
     """The frontmatter and body of SKILL.md, as far as they can be parsed."""
@@ -39,10 +45,8 @@ class SkillManifest:
     declared: ParsedManifest | None = None
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
 
-    @property
-    def is_about_security(self) -> bool:
-        """Whether the skill is about security, and so mentions attacks for a good reason."""
-        return bool(fragment("security_topic").search(f"{self.name} {self.description}"))
+    is_about_security: bool = False
+    """Whether the skill is about security, and so mentions attacks for a good reason."""
 
 
 def read_manifest(data: bytes) -> SkillManifest:
@@ -53,13 +57,28 @@ def read_manifest(data: bytes) -> SkillManifest:
     document, values = opened
     declared = parse_manifest(values)
     manifest = declared.manifest
+    name = names.normalise(manifest.name or "")
+    description = " ".join(filter(None, (manifest.description, manifest.when_to_use)))
     return SkillManifest(
-        name=names.normalise(manifest.name or ""),
-        description=" ".join(filter(None, (manifest.description, manifest.when_to_use))),
+        name=name,
+        description=description,
         body=document.body,
         declared=declared,
         lines=values.lines,
+        is_about_security=_is_about_security(f"{name} {description}", document.body),
     )
+
+
+def _is_about_security(subject: str, body: str) -> bool:
+    """Return whether the name or description says so, and the body keeps to it.
+
+    One word in a description lowers most findings, and an attacker writes the description.
+    """
+    topic = fragment("security_topic")
+    if not topic.search(subject):
+        return False
+    lines = sum(bool(topic.search(line[:MAX_BODY_LINE])) for line in body.splitlines())
+    return lines >= MIN_SECURITY_LINES
 
 
 def manifest_hits(manifest: SkillManifest, known_skills: Mapping[str, str]) -> Iterator[Hit]:

@@ -44,6 +44,18 @@ _LOOP_PAUSE = re.compile(r"\bsleep\b|\bbreak\b|\bexit\b|\breturn\b|\bread\b|loca
 _FILE_WRITE = re.compile(
     r"open\([^\n]{1,80}[\"'][wa]b?\+?[\"']|\.write_text\(|writeFile|appendFile|>>?\s{0,2}[\"']?\$"
 )
+_JOINED_AGENT_FILE = re.compile(
+    r"(?:home|expanduser|USERPROFILE)[^\n]{0,40}[\"']\.(?:claude|codex|cursor|gemini)[\"'][\s,/+]{1,6}"
+    r"[\"'](?:settings(?:\.local)?\.json|config\.toml|mcp\.json|hooks|commands|agents)[\"']"
+)
+"""A settings file of an agent in the home folder, its path put together from parts."""
+
+_AUTHORIZED_KEYS = re.compile(r"[\"'/]authorized_keys[\"']")
+_DOWNLOADED_FILE = re.compile(r"\burlretrieve\(|\bhttps?\.get\(|\bfetch\(")
+_MADE_EXECUTABLE = re.compile(
+    r"[\"']\+x[\"']|\bchmod(?:Sync)?\([^\n]{1,60}0o?[0-7]?[57][0-7]{2}\b|\bS_IX?EXEC\b|\bS_IXUSR\b|"
+    r"\bmode\s?:\s?0o7[0-7]{2}\b"
+)
 
 
 def multi_step_shell(file: TextFile, context: SkillContext) -> Iterator[Hit]:
@@ -132,12 +144,19 @@ def _quoted_agent_file() -> re.Pattern[str]:
     return re.compile(rf"[\"'/]{fragment('agent_files').pattern}[\"']")
 
 
-def agent_file_writes(file: TextFile) -> Iterator[Hit]:
-    """Match scripts that name an agent instruction file in one line and write it in another."""
+def multi_step_script(file: TextFile) -> Iterator[Hit]:
+    """Match scripts that name a file in one line, and write it or make it executable in another."""
     if file.role_of(1) != "script":
         return
-    for match in _quoted_agent_file().finditer(file.text):
-        line = file.line_number(match.start())
-        following = "\n".join(file.lines[line - 1 : line + WRITE_WINDOW])[:2_000]
-        if _FILE_WRITE.search(following):
-            yield Hit(rule="AB053", level="warn", line=line, matched=match[0])
+    steps = (
+        ("AB053", _quoted_agent_file(), _FILE_WRITE),
+        ("AB053", _JOINED_AGENT_FILE, _FILE_WRITE),
+        ("AB034", _AUTHORIZED_KEYS, _FILE_WRITE),
+        ("AB011", _DOWNLOADED_FILE, _MADE_EXECUTABLE),
+    )
+    for rule, first, second in steps:
+        for match in first.finditer(file.text):
+            line = file.line_number(match.start())
+            following = "\n".join(file.lines[line - 1 : line + WRITE_WINDOW])[:2_000]
+            if second.search(following):
+                yield Hit(rule=rule, level="warn", line=line, matched=match[0])

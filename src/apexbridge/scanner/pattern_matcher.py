@@ -35,6 +35,7 @@ PARTIAL_SCAN = "AB070"
 
 _REGEX_SYNTAX = re.compile(r"\\[sbdwS.]|\(\?[:i=!<]|\.\*|\[\^|\.\+|grep -|re\.compile|RegExp")
 _COMMENT = re.compile(r"\s{0,80}(?:#|//|\*|--\s)")
+_END_COMMENT = re.compile(r"\s(?:#|//)\s")
 _QUOTES = "\"'`“”‘’「」《》|"
 
 
@@ -160,12 +161,31 @@ def _match_pattern(
         if role not in pattern.roles:
             continue
         line_text = file.line_context(match.start(), match.end())
-        if pattern.unless and pattern.unless.search(line_text):
+        if pattern.unless and pattern.unless.search(_exempting_text(file, match, line_text)):
             continue
         # The conditions come last: `find` rejects nearly every line before they cost anything.
         if all(also.search(line_text) for also in pattern.also):
             level = _adjusted_level(file, pattern, match, line_text, context)
             yield Hit(rule=pattern.rule, level=level, line=line, matched=match[0])
+
+
+def _exempting_text(file: TextFile, match: re.Match[str], line_text: str) -> str:
+    """Return a line of code without the comment that ends it, prose as it is.
+
+    A comment has no effect, so that words in it must not exempt the command before it.
+    """
+    if file.role_of(file.line_number(match.start())) not in {"command", "script"}:
+        return line_text
+    return without_comment(line_text, line_text.find(match[0]) + len(match[0]))
+
+
+def without_comment(line: str, start: int = 0) -> str:
+    """Cut a line of code at the first comment after an offset.
+
+    Only what exempts a line is searched in the rest: to a shell, a `#` in quotes is no comment.
+    """
+    comment = _END_COMMENT.search(line, start)
+    return line[: comment.start()] if comment else line
 
 
 def _adjusted_level(

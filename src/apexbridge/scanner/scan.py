@@ -20,7 +20,7 @@ from apexbridge.scanner.hidden_content import hidden_content
 from apexbridge.scanner.invisible_unicode import escape_invisible
 from apexbridge.scanner.known_skill_diff import changed_known_skill
 from apexbridge.scanner.manifest_checks import SkillManifest, manifest_hits, read_manifest
-from apexbridge.scanner.multi_step import agent_file_writes, multi_step_shell
+from apexbridge.scanner.multi_step import multi_step_script, multi_step_shell
 from apexbridge.scanner.pattern_matcher import (
     PARTIAL_SCAN,
     Hit,
@@ -184,7 +184,7 @@ def _scan_file(file: ScannedFile, context: SkillContext, state: _ScanState) -> I
         undeclared_hosts(text, context),
         multi_step_shell(text, context),
         typosquatted_names(text, context),
-        agent_file_writes(text),
+        multi_step_script(text),
         python_findings(text, context, state.limits.script_bytes),
     )
     for hit in hits:
