@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apexbridge.hooks import HookCommand, HookCommandRunner
+from apexbridge.hooks.commands import HookCommand, HookCommandRunner
 from apexbridge.runtime import agent_factory
 from apexbridge.sandbox.base import ExecutionResult
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from apexbridge.agent.session import Session
 from apexbridge.catalog.path_activation import PathActivation
-from apexbridge.hooks import HookCommand, HookRunner
+from apexbridge.hooks.commands import HookCommand
+from apexbridge.hooks.runner import HookRunner
 from apexbridge.sandbox.base import ExecutionResult
 
 

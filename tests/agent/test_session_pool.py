@@ -11,7 +11,7 @@ from apexbridge.agent.session_store import SessionStore
 from apexbridge.agent.turn import TurnRecord
 from apexbridge.catalog.catalog import Catalog, CatalogRules
 from apexbridge.catalog.trust import TrustStore
-from apexbridge.hooks import HookCommand
+from apexbridge.hooks.commands import HookCommand
 from apexbridge.messages import UserMessage
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.sources.base import SkillSource

@@ -10,7 +10,8 @@ import pytest
 
 from apexbridge.activation.activator import REFUSALS
 from apexbridge.events import SkillActivated, SkillRefused
-from apexbridge.hooks import HookCommand, HookInput, HookRunner
+from apexbridge.hooks.commands import HookCommand
+from apexbridge.hooks.runner import HookInput, HookRunner
 from apexbridge.messages import SystemMessage, UserMessage
 from apexbridge.models.base import ModelRequest
 from apexbridge.models.embedded import EmbeddedModel

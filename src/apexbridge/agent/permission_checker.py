@@ -13,7 +13,7 @@ import anyio.to_thread
 from apexbridge.agent.session import Session
 from apexbridge.agent.turn import TurnRecord
 from apexbridge.events import EventSink, HookWarned
-from apexbridge.hooks import HookInput
+from apexbridge.hooks.runner import HookInput
 from apexbridge.permissions.approvals import ApprovalStore, prefix_rule
 from apexbridge.permissions.engine import Approver, decide, permission_error
 from apexbridge.permissions.hook_protocol import HookEvent, HookVerdict

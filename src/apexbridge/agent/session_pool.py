@@ -15,7 +15,8 @@ from apexbridge.agent.session import Session, init_child_session
 from apexbridge.agent.session_store import SessionStore
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.path_activation import PathActivation
-from apexbridge.hooks import HookCommandRunner, HookPoster, HookRunner
+from apexbridge.hooks.commands import HookCommandRunner
+from apexbridge.hooks.runner import HookPoster, HookRunner
 from apexbridge.permissions.engine import ToolsMode
 from apexbridge.permissions.hook_protocol import Hook
 from apexbridge.tools.base import SubagentRequest

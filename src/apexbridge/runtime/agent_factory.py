@@ -25,7 +25,8 @@ from apexbridge.catalog.listing_budget import ListingBudget
 from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.usage import UsageCache
 from apexbridge.errors import SkillNotFoundError
-from apexbridge.hooks import HookReply, sandbox_runner
+from apexbridge.hooks.commands import sandbox_runner
+from apexbridge.hooks.runner import HookReply
 from apexbridge.permissions.approvals import ApprovalStore
 from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import Hook, parse_hooks

@@ -10,17 +10,16 @@ fails stays. Events that arrive while it runs wait for its verdict.
 
 import json
 import logging
-import math
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
 
 from apexbridge.errors import ApexBridgeError
+from apexbridge.hooks.commands import HookCommand, HookCommandRunner, HookFailedError
 from apexbridge.permissions.hook_protocol import (
     Hook,
     HookEvent,
@@ -31,30 +30,17 @@ from apexbridge.permissions.hook_protocol import (
     parse_hook_output,
     truncate_output,
 )
-from apexbridge.regular_files import open_regular
-from apexbridge.sandbox import interpreters
-from apexbridge.sandbox.base import MIB, ExecutionResult, SandboxLimits
-from apexbridge.sandbox.interpreters import Interpreter
-from apexbridge.sandbox.script_executor import ScriptExecutor, ScriptJob
+from apexbridge.sandbox.base import MIB, ExecutionResult
 from apexbridge.skills import tree
 from apexbridge.skills.model import Fingerprint
-from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 
 log = logging.getLogger(__name__)
 
-_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _MAX_PAYLOAD = 10 * MIB
-_MAX_OUTPUT = MIB
-_ENV = Interpreter(program=Path("/usr/bin/env"))
 _MAX_CONCURRENT = 8
 _GRACE_SECONDS = 5
 _BLOCKING_EXIT_CODE = 2
-_SCRIPT_INTERPRETERS = frozenset({"bash", "sh", "python", "python3", "node"})
 _SUCCESS_STATUSES = range(200, 300)
-_PATH_VARIABLE = re.compile(
-    r"\$\{(CLAUDE_PLUGIN_ROOT|CLAUDE_SKILL_DIR|CLAUDE_PROJECT_DIR)\}"
-    r"|\$(CLAUDE_PLUGIN_ROOT|CLAUDE_SKILL_DIR|CLAUDE_PROJECT_DIR)\b"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,21 +60,6 @@ class HookInput:
         return json.dumps(facts, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookCommand:
-    """A hook command for the sandbox; `root` is readable, and relative paths start there.
-
-    The hooks of a skill are confined: they start files of the skill and programs of the system.
-    """
-
-    argv: tuple[str, ...]
-    stdin: bytes
-    root: Path | None
-    is_confined: bool = False
-    project: Path
-    seconds: float
-
-
 class HookReply(NamedTuple):
     """HTTP response of a hook."""
 
@@ -96,13 +67,8 @@ class HookReply(NamedTuple):
     body: bytes
 
 
-HookCommandRunner = Callable[[HookCommand], Awaitable[ExecutionResult]]
 HookPoster = Callable[[str, bytes, float], Awaitable[HookReply]]
 """POST a payload to a URL within a timeout; raises `ApexBridgeError` without a response."""
-
-
-class _HookFailedError(Exception):
-    """A hook returned no verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +84,7 @@ class _RegisteredHook:
             return
         now = tree.fingerprint(self.root, is_ours=False)
         if not isinstance(now, Fingerprint) or now.sha256 != self.sha256:
-            raise _HookFailedError("the files of its skill have changed since they were trusted")
+            raise HookFailedError("the files of its skill have changed since they were trusted")
 
     @property
     def name(self) -> str:
@@ -241,7 +207,7 @@ class HookRunner:
         try:
             with anyio.fail_after(entry.hook.timeout_seconds + _GRACE_SECONDS):
                 return await self._verdict(entry, occasion, payload)
-        except (_HookFailedError, HookOutputError) as error:
+        except (HookFailedError, HookOutputError) as error:
             detail = str(error)
         except TimeoutError:
             detail = f"no answer within {entry.hook.timeout_seconds:g} s"
@@ -256,7 +222,7 @@ class HookRunner:
         self, entry: _RegisteredHook, occasion: HookInput, payload: bytes
     ) -> HookVerdict:
         if len(payload) > _MAX_PAYLOAD:
-            raise _HookFailedError("the payload is too large for a hook")
+            raise HookFailedError("the payload is too large for a hook")
         await anyio.to_thread.run_sync(entry.require_unchanged)
         hook = entry.hook
         if hook.url:
@@ -273,11 +239,11 @@ class HookRunner:
 
     async def _post_payload(self, hook: Hook, payload: bytes) -> HookVerdict:
         if self._post is None:
-            raise _HookFailedError("hooks may not reach the network here")
+            raise HookFailedError("hooks may not reach the network here")
         with anyio.fail_after(hook.timeout_seconds):
             reply = await self._post(hook.url, payload, hook.timeout_seconds)
         if reply.status not in _SUCCESS_STATUSES:
-            raise _HookFailedError(f"it answered {reply.status}")
+            raise HookFailedError(f"it answered {reply.status}")
         return parse_hook_output(hook.event, reply.body)
 
 
@@ -291,11 +257,11 @@ def _parse_result(event: HookEvent, result: ExecutionResult) -> HookVerdict:
     """Parse a command's result: exit code 2 blocks, 0 has a JSON verdict, others are failures."""
     said = result.stderr.decode("utf-8", "replace").strip()
     if result.truncated or result.outcome not in {"ok", "failed"}:
-        raise _HookFailedError(f"{result.outcome}: {result.error or said[:200]}".rstrip(": "))
+        raise HookFailedError(f"{result.outcome}: {result.error or said[:200]}".rstrip(": "))
     if result.exit_code == _BLOCKING_EXIT_CODE:
         return HookVerdict(outcome="block", reason=truncate_output(said))
     if result.exit_code != 0:
-        raise _HookFailedError(f"exit code {result.exit_code}: {said[:200]}".rstrip(": "))
+        raise HookFailedError(f"exit code {result.exit_code}: {said[:200]}".rstrip(": "))
     return parse_hook_output(event, result.stdout)
 
 
@@ -340,83 +306,3 @@ def _merge_verdicts(
         warnings=(*warnings, *warned),
         ran=len(verdicts),
     )
-
-
-def sandbox_runner(
-    open_executor: Callable[[], Awaitable[ScriptExecutor]], limits: SandboxLimits | None = None
-) -> HookCommandRunner:
-    """Return a runner of hook commands in the sandbox, each in a temporary workspace."""
-    within = limits or SandboxLimits()
-
-    async def run(command: HookCommand) -> ExecutionResult:
-        executor = await open_executor()
-        # In a thread: it reads files whose path the skill chose.
-        job = await anyio.to_thread.run_sync(_to_job, command, within, abandon_on_cancel=True)
-        return await executor.run(job)
-
-    return run
-
-
-def _to_job(command: HookCommand, limits: SandboxLimits) -> ScriptJob:
-    root = command.root.resolve() if command.root is not None else None
-    places = {"CLAUDE_PROJECT_DIR": str(command.project)}
-    if root is not None:
-        places |= {"CLAUDE_PLUGIN_ROOT": str(root), "CLAUDE_SKILL_DIR": str(root)}
-    program, *rest = (
-        _PATH_VARIABLE.sub(lambda found: places.get(found[1] or found[2], ""), word)
-        for word in command.argv
-    )
-    interpreter, flags, script, arguments = _resolve_program(
-        program, rest, root, is_confined=command.is_confined
-    )
-    return ScriptJob(
-        interpreter=interpreter,
-        flags=flags,
-        script=script,
-        arguments=tuple(arguments),
-        read=() if root is None else (root,),
-        env={"PATH": _SYSTEM_PATH, "LANG": "C.UTF-8", **places},
-        stdin=command.stdin,
-        limits=replace(
-            limits,
-            wall_seconds=command.seconds,
-            cpu_seconds=min(limits.cpu_seconds, math.ceil(command.seconds)),
-            output_bytes=min(limits.output_bytes, _MAX_OUTPUT),
-        ),
-    )
-
-
-def _resolve_program(
-    program: str, rest: list[str], root: Path | None, *, is_confined: bool
-) -> tuple[Interpreter, tuple[str, ...], Path, Sequence[str]]:
-    """Resolve interpreter, flags, script and arguments of a hook command."""
-    path = PurePosixPath(program)
-    if str(path.parent) in _SYSTEM_PATH.split(":"):
-        program = path.name
-    if "/" in program:
-        script = _confined_path(program, root) if is_confined else (root or Path()) / program
-        with open_regular(script.resolve()) as file:
-            name, *flags = script_interpreter(file.readline(SHEBANG_BYTES), script.suffix)
-        found = interpreters.find(name) if name else None
-        if found is None:
-            return _ENV, (), script, rest
-        return found, (*found.flags, *flags), script, rest
-    found = interpreters.find(program)
-    if found is None:
-        raise _HookFailedError(f"there is no program '{program}'")
-    if rest and root is not None and program in _SCRIPT_INTERPRETERS:
-        script = root / rest[0]
-        if script.is_file():
-            return found, found.flags, script, rest[1:]
-    starter = replace(_ENV, prefix=found.prefix)
-    return starter, (), found.program, (*found.flags, *rest)
-
-
-def _confined_path(program: str, root: Path | None) -> Path:
-    """Return the path of a file inside the skill; symlinks that lead out of it are refused."""
-    if root is None:
-        raise _HookFailedError(f"'{program}' is a path, and the skill has no files")
-    target = (root / program).resolve()
-    if not target.is_relative_to(root):
-        raise _HookFailedError(f"'{program}' is outside of the skill")
-    return target

@@ -15,14 +15,8 @@ import pytest
 from aiohttp import web
 
 from apexbridge.errors import SandboxUnavailableError, SourceError
-from apexbridge.hooks import (
-    HookCommand,
-    HookCommandRunner,
-    HookInput,
-    HookReply,
-    HookRunner,
-    sandbox_runner,
-)
+from apexbridge.hooks.commands import HookCommand, HookCommandRunner, sandbox_runner
+from apexbridge.hooks.runner import HookInput, HookReply, HookRunner
 from apexbridge.permissions.engine import PermissionContext, decide
 from apexbridge.permissions.hook_protocol import Hook, HookEvent
 from apexbridge.permissions.rules import PermissionRequest, Rule, ToolPattern
@@ -453,7 +447,7 @@ async def test_the_event_loop_runs_while_a_hooks_file_is_looked_at(
         ran_in.append(threading.get_ident())
         return open_regular(path)
 
-    monkeypatch.setattr("apexbridge.hooks.open_regular", opened)
+    monkeypatch.setattr("apexbridge.hooks.commands.open_regular", opened)
     (tmp_path / "guard.sh").write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
     runner = HookRunner(run)
     runner.register([Hook(event=PRE, command=("./guard.sh",))], skill="s", root=tmp_path)
