@@ -106,7 +106,7 @@ async def try_skill(
     if trial.path is None:
         return
     try:
-        installed = await runtime.manager.install(trial.path, renames=True)
+        installed = await runtime.manager.install(trial.path, renames="titles")
     except ApexBridgeError as error:
         trial.refused = error.code
         return

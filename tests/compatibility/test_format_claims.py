@@ -80,7 +80,7 @@ async def test_a_script_needs_no_executable_bit_and_a_program_does(home: Path) -
     skills = home / ".claude/skills"
     script = make_skill(skills, "script", files={"scripts/main.py": "print('ran')\n"})
     (script / "scripts/main.py").chmod(0o644)
-    program = make_skill(skills, "program", files={"scripts/tool": "some text"})
+    program = make_skill(skills, "program", files={"scripts/tool": "\x7fELF"})
     (program / "scripts/tool").chmod(0o644)
     async with Runtime.open(config(home)) as runtime:
         assert (await runtime.execute_skill("script")).stdout == b"ran\n"

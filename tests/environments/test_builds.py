@@ -161,6 +161,19 @@ async def test_an_index_that_is_not_reached_is_told_with_its_reason(
         assert "apexbridge deps build tool" in caught.value.hint
 
 
+async def test_a_resolver_that_is_not_installed_is_named(
+    packages: PackageServer, loaded: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find() -> str:
+        raise FileNotFoundError("no uv")
+
+    monkeypatch.setattr("uv.find_uv_bin", find)
+    async with Runtime.open(loaded) as runtime:
+        skill = await install(runtime, tmp_path, scripts__a_py=GREET)
+        with pytest.raises(DependencyError, match="'uv' is not installed"):
+            await runtime.dependencies.build(skill)
+
+
 async def test_the_setting_can_forbid_every_build(
     packages: PackageServer, home: Path, tmp_path: Path
 ) -> None:

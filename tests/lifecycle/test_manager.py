@@ -150,9 +150,9 @@ async def test_of_fifty_installs_of_a_name_one_wins(runtime: Runtime, tmp_path: 
     assert (status.stale, status.orphaned) == ((), ())
 
 
-async def _refused(runtime: Runtime, path: Path) -> ApexBridgeError:
+async def _refused(runtime: Runtime, path: Path, *, renames: bool = False) -> ApexBridgeError:
     with pytest.raises(ApexBridgeError) as refused:
-        await runtime.manager.install(path)
+        await runtime.manager.install(path, renames=renames)
     return refused.value
 
 
@@ -191,7 +191,8 @@ async def test_a_title_as_the_name_is_replaced_when_renaming_is_allowed(
     text = f"---\nname: {declared}\ndescription: Plants beds and waters them.\n---\nbody\n"
     archive = make_zip(tmp_path / "titled.zip", {f"{folder}/SKILL.md": text.encode()})
     assert isinstance(await _refused(runtime, archive), SkillInvalidError)
-    done = await runtime.manager.install(archive, renames=True)
+    assert isinstance(await _refused(runtime, archive, renames=True), SkillInvalidError)
+    done = await runtime.manager.install(archive, renames="titles")
     assert done.skill.name == used
     problems = [problem.code for problem in done.problems if problem.severity != "advice"]
     assert problems == ["name_replaced"]
@@ -204,7 +205,7 @@ async def test_a_title_that_would_become_a_device_name_is_refused(
     text = b"---\nname: AUX\ndescription: Plants beds and waters them.\n---\nbody\n"
     archive = make_zip(tmp_path / "device.zip", {"AUX_/SKILL.md": text})
     with pytest.raises(SkillInvalidError, match="reserved"):
-        await runtime.manager.install(archive, renames=True)
+        await runtime.manager.install(archive, renames="titles")
 
 
 async def test_a_removed_skill_is_gone_everywhere_and_can_come_back(

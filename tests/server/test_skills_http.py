@@ -344,7 +344,8 @@ def test_a_run_that_makes_no_sense_is_refused(server: SkillsServer) -> None:
 
 @pytest.mark.needs("sandbox")
 def test_a_script_that_may_not_run_is_refused(server: SkillsServer) -> None:
-    files = {"tools/x.py": SCRIPT, "tools/x.bat": b"echo", "tools/program": b"no script"}
+    files = {"tools/x.py": SCRIPT, "tools/x.bat": b"echo", "tools/program": b"\x7fELF"}
+    files["tools/text"] = b"no script"
     server.send("/v1/skills", ("a.zip", skill_zip("still", "Is still.", files)))
     refused = server.post("/v1/skills/still/run", {"script": "tools/program"})
     assert error_code(refused) == (403, "permission_denied")
@@ -353,6 +354,8 @@ def test_a_script_that_may_not_run_is_refused(server: SkillsServer) -> None:
     stopped = server.post("/v1/skills/still/run", {"script": "tools/x.bat"}).json()
     assert (stopped["exit_code"], stopped["error"]) == (None, "ENOENT")
     assert "exists on Windows only" in stopped["reason"]
+    unknown = server.post("/v1/skills/still/run", {"script": "tools/text"}).json()
+    assert (unknown["exit_code"], unknown["error"]) == (None, "ENOEXEC")
     server.client.delete("/v1/skills/still")
 
 

@@ -179,7 +179,7 @@ class PythonBuilder:
         config.write_text("".join(reversed(lines)), "utf-8")
         config.chmod(0o600)
         shutil.rmtree(place / "env", ignore_errors=True)
-        return (uv.find_uv_bin(), "--config-file", str(config), "--no-progress", "--color", "never")
+        return (_uv_program(), "--config-file", str(config), "--no-progress", "--color", "never")
 
     def _variables(self, place: Path) -> dict[str, str]:
         ca_file = {"SSL_CERT_FILE": self.index.ca_file} if self.index.ca_file else {}
@@ -224,4 +224,11 @@ def python_platform(python: Interpreter) -> str:
 
 def python_mounts(python: Interpreter) -> tuple[Path, ...]:
     """Return what a build must read: uv, and the interpreter where it is not in `/usr`."""
-    return (Path(uv.find_uv_bin()).resolve(), *python.prefix)
+    return (Path(_uv_program()).resolve(), *python.prefix)
+
+
+def _uv_program() -> str:
+    try:
+        return uv.find_uv_bin()
+    except FileNotFoundError:  # its package is there without its program, or is being replaced
+        raise DependencyError(code="dependencies_tool", tool="uv") from None

@@ -43,6 +43,7 @@ from apexbridge.lifecycle.transactions import (
 from apexbridge.lifecycle.trash import TrashedSkill
 from apexbridge.lifecycle.unpack_and_validate import (
     Inspection,
+    Renames,
     StagedSkill,
     inspect_skill,
     stage_skill,
@@ -109,7 +110,7 @@ class SkillManager:
         self,
         path: Path,
         *,
-        renames: bool = False,
+        renames: Renames = False,
         blocks_at: BlockLevel = "policy",
         origin: InstallOrigin = UNKNOWN_ORIGIN,
     ) -> InstallResult:
@@ -345,7 +346,7 @@ class SkillManager:
         self,
         path: Path,
         *,
-        renames: bool = False,
+        renames: Renames = False,
         signature: str = "",
         archive: Path | None = None,
     ) -> Inspection:

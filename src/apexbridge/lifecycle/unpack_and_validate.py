@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from apexbridge.environments.declarations import skill_needs
 from apexbridge.environments.needs import SkillNeeds
@@ -38,6 +39,8 @@ from apexbridge.skills.parser import parse_skill, read_skill
 from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 from apexbridge.skills.validator import Package, open_folder, validate
 
+Renames = bool | Literal["titles"]
+"""Whether a folder is renamed after its skill, and whether the skill's name may be a title."""
 _STAGED_NAME = "new"
 _LFS_START = b"version https://git-lfs.github.com/spec/"
 _LFS_BYTES = 1024
@@ -64,14 +67,15 @@ def stage_skill(
     path: Path,
     staging: Path,
     *,
-    renames: bool = False,
+    renames: Renames = False,
     limits: ArchiveLimits = DEFAULT_LIMITS,
     signatures: SignaturePolicy | None = None,
     origin: InstallOrigin = UNKNOWN_ORIGIN,
 ) -> StagedSkill:
     """Unpack an archive or copy a folder below `staging`, and validate it.
 
-    With `renames`, a folder that is not named like its skill is renamed. With `signatures`, the
+    With `renames`, a folder that is not named like its skill is renamed; with `titles` it also gets
+    a valid name where the declared one is a title ("SQL Injection Testing"). With `signatures`, the
     signature is verified: that of the origin, or else the file beside the archive or folder.
 
     Raises:
@@ -99,7 +103,7 @@ def stage_skill(
         raise SkillInvalidError(path.name, [problem]) from error
 
 
-def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -> StagedSkill:
+def _stage(path: Path, staging: Path, *, renames: Renames, limits: ArchiveLimits) -> StagedSkill:
     built = staging / _STAGED_NAME
     built.mkdir(mode=0o755)
     if path.is_dir():
@@ -111,7 +115,7 @@ def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -
         plan = extract_archive(path, built, limits)
         folder, warnings = plan.folder, plan.problems
     package = _open_package(built, _declared_name(built, folder) if renames else folder)
-    problems = (*warnings, *_broken_rules(package, renames=renames))
+    problems = (*warnings, *_broken_rules(package, renames))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise SkillInvalidError(package.folder, errors)
@@ -125,12 +129,12 @@ def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -
     return StagedSkill(skill=reading.skill, root=root, problems=(*problems, *replaced))
 
 
-def _broken_rules(package: Package, *, renames: bool) -> Iterator[Problem]:
-    """Validate; with `renames` the declared name need neither be valid nor that of the folder."""
+def _broken_rules(package: Package, renames: Renames) -> Iterator[Problem]:
+    """Validate; with `titles` the declared name need neither be valid nor that of the folder."""
     for problem in validate(package):
-        if not renames or problem.code not in names.NAME_PROBLEMS | {"name_mismatch"}:
+        if renames != "titles" or problem.code not in names.NAME_PROBLEMS | {"name_mismatch"}:
             yield problem
-    if renames and names.is_device(package.folder):  # what becomes of a title such as "AUX"
+    if renames == "titles" and names.is_device(package.folder):  # what becomes of "AUX"
         yield Problem.error("name_reserved", SKILL_MD, name=package.folder)
 
 
@@ -231,7 +235,7 @@ class Inspection:
 def inspect_skill(
     path: Path,
     *,
-    renames: bool = False,
+    renames: Renames = False,
     limits: ArchiveLimits = DEFAULT_LIMITS,
     others: Mapping[str, str] | None = None,
     signatures: SignaturePolicy | None = None,

@@ -88,7 +88,7 @@ async def stage_version(
         stage_skill,
         path,
         staging,
-        renames=True,
+        renames="titles",
         limits=parts.policy.limits,
         signatures=parts.policy.signatures,
         origin=origin,

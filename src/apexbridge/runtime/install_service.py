@@ -16,7 +16,7 @@ from apexbridge.lifecycle.scan_results import BlockLevel
 from apexbridge.lifecycle.source_records import InstallOrigin, SourceRecord
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import InstallResult, enter_in_thread
-from apexbridge.lifecycle.unpack_and_validate import Inspection, archived_name
+from apexbridge.lifecycle.unpack_and_validate import Inspection, Renames, archived_name
 from apexbridge.paths import safe_join
 from apexbridge.skills.model import Problem
 from apexbridge.sources.plugins.source import has_skill_md
@@ -36,8 +36,8 @@ class SkillOffer:
     where: str
     """Its path in the source; empty if the source is the skill."""
     plugin: str = ""
-    renames: bool = True
-    """True if its folder is renamed after the skill, where they differ."""
+    renames: Renames = "titles"
+    """Whether its folder is renamed after the skill, where they differ."""
     problems: tuple[Problem, ...] = ()
     refusal: ArchiveError | None = None
     """Why a file of it was left out: it cannot be installed."""
@@ -148,7 +148,7 @@ class InstallService:
 
     @asynccontextmanager
     async def open(
-        self, address: Address | str, *, renames: bool = False
+        self, address: Address | str, *, renames: Renames = False
     ) -> AsyncGenerator[Offers]:
         """Fetch an address, and list its skills; what was fetched is removed after the block.
 
@@ -267,14 +267,18 @@ def origin_of(offers: Offers, skill: SkillOffer, sha256: str = "") -> InstallOri
     return InstallOrigin(source=record, signature=offers.signature, archive=offers.archive)
 
 
-def _list_offers(tree: FetchedTree, renames: bool) -> Offers:
+def _list_offers(tree: FetchedTree, renames: Renames) -> Offers:
     """List the skills of a fetched tree. Blocking: every file of every skill is hashed."""
     address, is_local = tree.address, tree.address.kind == LOCAL
     root = _folder(tree)
     if not root.is_dir():
         name, description = archived_name(root)
         skill = SkillOffer(
-            name=name, description=description, path=root, where="", renames=renames or not is_local
+            name=name,
+            description=description,
+            path=root,
+            where="",
+            renames=renames if is_local else "titles",
         )
         return Offers(address=address, skills=(skill,))
     found = discover_skills(root)
@@ -288,7 +292,9 @@ def _list_offers(tree: FetchedTree, renames: bool) -> Offers:
         detail = "; ".join(problem.message for problem in found.problems[:3])
         raise SourceError(detail, code="source_no_skills", source=str(address))
     is_one = is_local and found.skills[0].where == ""
-    offers = (_offer(skill, tree, renames=renames if is_one else True) for skill in found.skills)
+    offers = (
+        _offer(skill, tree, renames=renames if is_one else "titles") for skill in found.skills
+    )
     return Offers(
         address=address,
         skills=tuple(offers),
@@ -330,10 +336,10 @@ def _unlisted_offer(tree: FetchedTree, path: str) -> SkillOffer | None:
     # The address of the tree may have a path, and the one given may lead through a symlink.
     where = folder.relative_to(tree.path.resolve()).as_posix()
     whole = replace(tree, address=replace(tree.address, path=""))
-    return _offer(replace(skill, where=where), whole, renames=True)
+    return _offer(replace(skill, where=where), whole, renames="titles")
 
 
-def _offer(skill: FoundSkill, tree: FetchedTree, *, renames: bool) -> SkillOffer:
+def _offer(skill: FoundSkill, tree: FetchedTree, *, renames: Renames) -> SkillOffer:
     where = "/".join(filter(None, (tree.address.path, skill.where)))
     return SkillOffer(
         name=skill.name,

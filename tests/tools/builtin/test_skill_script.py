@@ -205,4 +205,4 @@ async def test_a_script_without_its_permission_is_reported(home: Path) -> None:
     async with open_agent(home) as at:
         script = {"skill": "mine", "script": "program"}
         await at.ask("Go", calls(("SkillScript", script)), says("."))
-        assert (await at.results())[0].startswith("[permission_denied] The script is not exec")
+        assert (await at.results())[0].startswith("[permission_denied] The program is not exec")

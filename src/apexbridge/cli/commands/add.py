@@ -92,7 +92,9 @@ async def _list(runtime: Runtime, address: str) -> Offers:
 
 async def _add(out: Output, runtime: Runtime, options: AddOptions) -> Added:
     installer = runtime.installer(allows_ssh=True)
-    async with installer.open(options.address, renames=options.rename) as offers:
+    async with installer.open(
+        options.address, renames="titles" if options.rename else False
+    ) as offers:
         chosen = _choose(out, offers, options)
         is_one = len(chosen) == 1 and not options.is_list
         outcomes, ready = list[InstallOutcome](), list[tuple[SkillOffer, Inspection]]()

@@ -53,7 +53,7 @@ def verify(out: Output, *, path: Path, key: str) -> None:
     policy = SignaturePolicy(trusted_keys=trusted, is_required=True)
     limits = archive_limits(out.config.settings.install)
     with tempfile.TemporaryDirectory(prefix="apexbridge-") as place:
-        staged = stage_skill(path, Path(place), renames=True, limits=limits, signatures=policy)
+        staged = stage_skill(path, Path(place), renames="titles", limits=limits, signatures=policy)
     found = staged.signature
     data = {"path": path, "name": staged.skill.name, **found.model_dump()}
     out.finish_line(data, "signature_verified", path=path, said=format_signature(out, found))
@@ -107,6 +107,6 @@ def _read_text(path: Path) -> str:
 def _content_hash(out: Output, path: Path) -> str:
     limits = archive_limits(out.config.settings.install)
     with tempfile.TemporaryDirectory(prefix="apexbridge-") as place:
-        staged = stage_skill(path.resolve(), Path(place), renames=True, limits=limits)
+        staged = stage_skill(path.resolve(), Path(place), renames="titles", limits=limits)
     mark = staged.skill.fingerprint
     return mark.sha256 if mark else ""

@@ -140,7 +140,7 @@ class _Change:
                 self._runtime.installer().record(word)  # raises: it has no source
             raise StorageError(code="path_missing", path=path if has_one else word)
         manager = self._runtime.manager
-        found = await manager.inspect(path, renames=True)
+        found = await manager.inspect(path, renames="titles")
         print_inspection(self._out, found)
         now, *_ = await manager.versions.list(found.skill.name)
         if now.sha256 != found.sha256:
@@ -172,7 +172,9 @@ class _Change:
 
 def _difference(path: Path, now: Path, limits: ArchiveLimits) -> VersionDiff:
     with tempfile.TemporaryDirectory(prefix="apexbridge-") as place:
-        return diff_folders(now, stage_skill(path, Path(place), renames=True, limits=limits).root)
+        return diff_folders(
+            now, stage_skill(path, Path(place), renames="titles", limits=limits).root
+        )
 
 
 def _print_results(out: Output, results: Results) -> None:
