@@ -89,6 +89,19 @@ def test_a_skill_md_that_links_to_another_of_the_repository_is_no_second_skill(
     assert (_where(found), _codes(found)) == (["skills/a"], [])
 
 
+def test_skills_inside_of_a_skill_and_links_to_commands_are_named(tmp_path: Path) -> None:
+    for inner in ("whole", "whole/parts/inner", "whole/direct"):
+        _skill(tmp_path / "skills" / inner)
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands/push.md").write_text("Push.\n", encoding="utf-8")
+    (tmp_path / ".agents/skills/push").mkdir(parents=True)
+    (tmp_path / ".agents/skills/push/SKILL.md").symlink_to("../../../commands/push.md")
+    found = discover_skills(tmp_path)
+    assert _where(found) == ["skills/whole"]
+    named = sorted(p.where for p in found.problems if p.code == "folder_not_searched")
+    assert named == [".agents/skills/push", "skills/whole/direct", "skills/whole/parts"]
+
+
 def test_a_link_that_leaves_the_repository_is_reported_and_not_followed(tmp_path: Path) -> None:
     _skill(tmp_path / "outside" / "a")
     root = tmp_path / "repository"

@@ -64,7 +64,7 @@ class DirectoryScanner:
     external_symlinks: list[str] = field(default_factory=list[str])
     """Symlinks that lead out of the root and were not followed."""
     unsearched: list[str] = field(default_factory=list[str])
-    """Hidden folders, and folders below the depth limit, that hold skills and were not searched.
+    """Folders that hold skills and were not searched: hidden, inside of a skill, or too deep.
 
     They are looked for with `hidden_catalogs` only.
     """
@@ -85,8 +85,9 @@ class DirectoryScanner:
                 return
             names, entries = self._look(path)
             if entries is not None and depth:
-                if not self._is_mirror(entries):
+                if not self._is_mirror(path, entries):
                     yield SkillFolder(path, identity, entries)
+                    self._note_inner_skills(path, entries)
                 continue
             self.visited_folders.append(path)
             below = f"{path}/" if path else ""
@@ -141,11 +142,17 @@ class DirectoryScanner:
                 self.unsearched.append(f"{path}/{name}" if path else name)
         return found
 
-    def _is_mirror(self, entries: "tuple[os.DirEntry[str], ...]") -> bool:
+    def _note_inner_skills(self, path: str, entries: "tuple[os.DirEntry[str], ...]") -> None:
+        """Note the folders of a skill that hold skills: they are files of that skill."""
+        if self.limits.hidden_catalogs:
+            inner = (f"{path}/{item.name}" for item in entries if _is_real_folder(item))
+            self.unsearched += [name for name in inner if self._has_skills(name)]
+
+    def _is_mirror(self, path: str, entries: "tuple[os.DirEntry[str], ...]") -> bool:
         """Return whether SKILL.md is a symlink to another file of the same repository.
 
-        Repositories list their skills so for clients that look elsewhere (`.gemini/skills`); the
-        target is found itself.
+        Repositories list their skills so for clients that look elsewhere (`.gemini/skills`). A
+        target that is a SKILL.md is found itself; another one, such as a command, is noted.
         """
         links = [e for e in entries if e.name.lower() == _SKILL_MD and e.is_symlink()]
         if not (self.limits.hidden_catalogs and links):
@@ -153,7 +160,12 @@ class DirectoryScanner:
         root = Path(self.root)
         hidden = next((p for p in (root, root.parent) if p.name.startswith(".")), None)
         top = resolve_leniently(hidden.parent if hidden else root)
-        return resolve_leniently(Path(links[0].path)).is_relative_to(top)
+        target = resolve_leniently(Path(links[0].path))
+        if not target.is_relative_to(top):
+            return False
+        if target.name.lower() != _SKILL_MD:
+            self.unsearched.append(path)
+        return True
 
     def _has_skills(self, path: str) -> bool:
         """Return whether a folder is a skill, or has one directly below it."""
