@@ -7,7 +7,7 @@ approval request: the person who answers must see what would be executed.
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 log = logging.getLogger(__name__)
@@ -85,6 +85,8 @@ class SkillRefused:
     number: int = 0
     """Number of the refusal, as in Claude Code; 0 for a failure that has none."""
     call_id: str = ""
+    details: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Values for the localized message of the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -227,6 +227,23 @@ def test_without_a_terminal_approval_is_denied(run: Run, project: Path) -> None:
     assert not (project / "made.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", "· skill deploy was refused: "),
+        ("zh", "· 技能 deploy 被拒绝："),
+    ],
+)
+def test_a_refused_skill_says_why_and_who_could_allow_it(
+    run: Run, home: Path, language: str, words: str
+) -> None:
+    make_skill(home / ".claude/skills", "deploy", allowed_tools="Bash")
+    with _serving(calling(call("Skill", skill="deploy")), saying("sorry")) as server:
+        done = run("--lang", language, "chat", "hi", **_model(server))
+    (line,) = (line for line in done.err.splitlines() if line.startswith(words))
+    assert "apexbridge trust deploy" in line
+
+
 def test_an_allow_rule_needs_no_approval(run: Run, project: Path) -> None:
     writing = calling(call("Write", path="made.txt", content="x"))
     with _serving(writing, saying("done")) as server:

@@ -175,6 +175,7 @@ class Activator:
                     number=REFUSALS.get(error.code, 0),
                     trigger=invocation.trigger,
                     call_id=context.call_id,
+                    details={name: str(value) for name, value in error.details.items()},
                 )
             )
             raise

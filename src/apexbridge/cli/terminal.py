@@ -18,10 +18,12 @@ from apexbridge.events import (
     FilesCreated,
     FilesSkipped,
     SkillActivated,
+    SkillRefused,
     TextDelta,
     ToolFinished,
     TurnFinished,
 )
+from apexbridge.locales import localize
 from apexbridge.permissions.approvals import prefix_rule
 from apexbridge.permissions.engine import Answer, ApproverReply
 from apexbridge.permissions.rules import Decision, PermissionRequest, Rule
@@ -56,6 +58,8 @@ class TurnDisplay:
             case SkillActivated():
                 self.skills.append(event.skill)
                 self._aside(out.text("chat_skill", name=event.skill, mode=event.mode))
+            case SkillRefused():
+                self._aside(self._refusal(event))
             case FilesCreated():
                 self.created.append(event)
                 names = ", ".join(map(sanitize, event.files))
@@ -68,6 +72,12 @@ class TurnDisplay:
                 self._end(event)
             case _:
                 pass
+
+    def _refusal(self, event: SkillRefused) -> str:
+        """Return why a skill was refused and who could allow it: the model may not repeat that."""
+        found = localize(event.code, event.details, self._out.language)
+        reason = sanitize(f"{found.message}. {found.hint}".rstrip(". "))
+        return self._out.text("chat_skill_refused", name=event.skill, reason=reason)
 
     def show_saved(self, paths: Sequence[Path]) -> None:
         """Show where created files were copied to."""

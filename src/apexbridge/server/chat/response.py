@@ -209,6 +209,8 @@ class ChunkEncoder:
         elif isinstance(event, FilesCreated):
             fields = {**fields, "files": _files_json(event)}
             fields.pop("folder")  # of this machine
+        elif isinstance(event, SkillRefused):
+            fields.pop("details")  # may have paths of this machine
         data = {"event": _PROGRESS_EVENTS[type(event)], **fields, **more}
         return self._chunk(b"{}", more=b',"apexbridge":' + to_json(data))
 
