@@ -464,6 +464,11 @@ async def test_plugins_of_a_marketplace_share_skills_by_symlinks(tmp_path: Path)
     (two / "skills").symlink_to("../../.claude/skills")
     assert await _names(root) == ["one:shared", "two:shared"]
     assert _codes(_find(one)[1]) == ["path_unsafe"]  # nothing lists it: it is alone
+    (tmp_path / "m/.claude/commands").mkdir()
+    (tmp_path / "m/.claude/commands/push.md").write_text("Push.\n", encoding="utf-8")
+    (two / "commands").symlink_to("../../.claude/commands")
+    assert sorted(await _names(root)) == ["one:shared", "two:push", "two:shared"]
+    assert _find(root)[1] == []
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,13 @@ _SUFFIX = ".md"
 
 
 def command_paths(
-    root: Path, declared: Iterable[Path | None], where: str
+    default: Path | None, declared: Iterable[Path | None], where: str
 ) -> Iterator[Path | Problem]:
     """Yield the folder `commands`, if there is one, and the declared files and folders.
 
-    None among the declared paths is one that leads out of the plugin.
+    None is a path that leads out of the plugin and its marketplace.
     """
-    default = root / COMMANDS_FOLDER
-    if is_folder(default) and default.resolve().is_relative_to(root.resolve()):
+    if default is not None and is_folder(default):
         yield default
     for path in declared:
         if path is None:

@@ -23,7 +23,7 @@ from apexbridge.sources.plugins.agent_plugin import (
     is_agent_plugin,
     parse_agent_plugin,
 )
-from apexbridge.sources.plugins.commands import command_paths
+from apexbridge.sources.plugins.commands import COMMANDS_FOLDER, command_paths
 from apexbridge.sources.plugins.manifest import (
     MAX_BYTES,
     Marketplace,
@@ -213,7 +213,7 @@ class _PluginSearch:
             name=name,
             root=root,
             skill_folders=tuple(folders),
-            commands=tuple(self._commands(root, manifest, entry)),
+            commands=tuple(self._commands(root, manifest, entry, marketplace)),
             is_flat=is_flat,
             is_declared=bool(file or entry),
             secrets=manifest.secrets | (entry.secrets if entry else frozenset[str]()),
@@ -288,11 +288,16 @@ class _PluginSearch:
                 yield place
 
     def _commands(
-        self, root: Path, manifest: PluginManifest, entry: MarketplaceEntry | None
+        self,
+        root: Path,
+        manifest: PluginManifest,
+        entry: MarketplaceEntry | None,
+        marketplace: Path | None,
     ) -> Iterator[Path]:
         written = dict.fromkeys((*manifest.commands, *(entry.commands if entry else ())))
-        declared = [_resolve_inside(root, path) for path in written]
-        for found in command_paths(root, declared, str(root / PLUGIN_JSON)):
+        default = _resolve_inside(root, COMMANDS_FOLDER, marketplace)
+        declared = [_resolve_inside(root, path, marketplace) for path in written]
+        for found in command_paths(default, declared, str(root / PLUGIN_JSON)):
             if isinstance(found, Path):
                 yield found
             else:
