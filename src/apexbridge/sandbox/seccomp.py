@@ -98,6 +98,11 @@ def _argument_checks(
 ) -> Iterator[tuple[str, list[bytes]]]:
     """Yield calls whose answer depends on their arguments, and instructions that end in it."""
     allow = _return(_ALLOW)
+    # The most frequent first: the kernel remembers no answer that depends on arguments.
+    for name, flags in (("openat", 2), ("open", 1)):
+        mode = _must_lack(flags + 1, _SET_ID_MODES)
+        creates = _jump(_JUMP_SET, _CREATES, yes=0, no=len(mode))
+        yield name, [_load_argument(flags), creates, *mode, allow]
     yield "clone", [*_must_lack(0, _NEW_NAMESPACES), allow]
     yield "socket", _one_of(0, families, errno.EAFNOSUPPORT)
     yield "ioctl", _ioctl_checks()
@@ -105,10 +110,6 @@ def _argument_checks(
     yield "fcntl", [_load_argument(1), *_switch(leases, allow)]
     for name, index in _MODE_ARGUMENTS.items():
         yield name, [*_must_lack(index, _SET_ID_MODES), allow]
-    for name, flags in (("open", 1), ("openat", 2)):
-        mode = _must_lack(flags + 1, _SET_ID_MODES)
-        creates = _jump(_JUMP_SET, _CREATES, yes=0, no=len(mode))
-        yield name, [_load_argument(flags), creates, *mode, allow]
     pair = _must_be(0, _UNIX, errno.EAFNOSUPPORT)
     if not strict:
         yield "socketpair", [*pair, allow]
