@@ -281,7 +281,6 @@ PLANTS = {
     "a link through a link": 'os.symlink(".", env + "/a"); os.symlink("a/../../x", env + "/b")',
     "another interpreter by a link": 'os.symlink("/usr/bin/perl", env + "/bin/pip")',
     "a hard link": 'os.link(env + "/bin/activate", env + "/twin")',
-    "a set-user-id program": 'os.chmod(env + "/bin/activate", 0o4755)',
     "a named pipe": 'os.mkfifo(site + "/pipe")',
     "a socket": 'import socket; os.chdir(env); socket.socket(socket.AF_UNIX).bind("s")',
 }
@@ -307,6 +306,26 @@ for site in glob.glob(env + "/lib/*/site-packages"):
         assert runtime.dependencies.store.all() == []
     staging = loaded.data / "environments/.staging"
     assert _entries(staging) == set()
+
+
+async def test_a_build_cannot_make_a_set_user_id_program(
+    packages: PackageServer, loaded: Config, tmp_path: Path
+) -> None:
+    packages.add_source(
+        "evil",
+        """
+env = os.environ["TMPDIR"].rpartition("/")[0] + "/env"
+try:
+    os.chmod(env + "/bin/activate", 0o4755)
+    results["made"] = "YES"
+except OSError as error:
+    results["made"] = type(error).__name__
+""",
+    )
+    async with Runtime.open(loaded) as runtime:
+        built = await _build(runtime, tmp_path, "hit", "evil")
+    assert _results(built, "evil") == {"made": "PermissionError"}
+    assert not [path for path in built.path.rglob("*") if path.lstat().st_mode & 0o6000]
 
 
 async def test_a_build_cannot_choose_the_interpreter_that_scripts_run_with(

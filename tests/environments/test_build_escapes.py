@@ -203,3 +203,14 @@ def test_a_folder_that_cannot_be_read_is_unsafe(
     with pytest.raises(DependencyError) as caught:
         check_tree(tmp_path, None, 1 << 20)
     assert caught.value.code == "dependencies_unsafe"
+
+
+@pytest.mark.parametrize("mode", [0o4755, 0o2755])
+async def test_a_program_that_changes_the_user_is_not_sealed(tmp_path: Path, mode: int) -> None:
+    """The sandbox lets no build make one; this is checked once more outside of it."""
+    program = tmp_path / "program"
+    program.touch()
+    program.chmod(mode)
+    with pytest.raises(DependencyError) as caught:
+        check_tree(tmp_path, None, 1_000_000)
+    assert caught.value.code == "dependencies_unsafe"

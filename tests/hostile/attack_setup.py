@@ -192,7 +192,7 @@ def field(backend: str, sandbox: Sandbox) -> Generator[Field]:
             "udp": udp.getsockname()[1],
             "unix": str(place / "server.sock"),
             "abstract": f"\0apexbridge-{os.getpid()}-{id(place)}",
-            "calls": {**machine.denied, "clone": machine.clone, "clone3": machine.clone3},
+            "calls": dict(machine.numbers),
         }
         yield Field(
             backend=backend,

@@ -1,10 +1,11 @@
-"""Isolation of files, processes, the kernel and the network. Attacks 1 to 52.
+"""Isolation of files, processes, the kernel and the network. Attacks 1 to 52, 71 to 77.
 
 Each verdict is the error the attack got; what is expected of bubblewrap stands first, then what
 Landlock may answer instead.
 """
 
 import ctypes
+import os
 import signal
 from dataclasses import dataclass
 
@@ -181,6 +182,45 @@ import fcntl
 attack("TIOCSTI", lambda: fcntl.ioctl(0, 0x5412, b"x"))
 attack("TIOCLINUX", lambda: fcntl.ioctl(0, 0x541C, b"x"))
 """, "EPERM", "EPERM"),
+    "leases": _deed((72,), """
+import fcntl
+md, folder = open(F["skill"] + "/SKILL.md"), os.open(F["skill"], os.O_RDONLY)
+write("own")
+own = open("own", "r+b")
+attack("on the skill", lambda: fcntl.fcntl(md, fcntl.F_SETLEASE, fcntl.F_RDLCK))
+attack("on its own", lambda: fcntl.fcntl(own, fcntl.F_SETLEASE, fcntl.F_WRLCK))
+attack("by high bits", lambda: call(N["fcntl"], own.fileno(), 1 << 32 | 1024, 1))
+attack("on a folder", lambda: fcntl.fcntl(folder, fcntl.F_NOTIFY, fcntl.DN_CREATE))
+""", "EPERM", "EPERM"),
+    "requests of file systems": _deed((73,), """
+import fcntl, struct
+write("own")
+own = open("own", "r+b")
+space = struct.pack("@hhqqiI4i", 0, 0, 0, 32 << 20, 0, 0, 0, 0, 0, 0)
+for name, number in (("RESVSP", 40), ("RESVSP64", 42), ("ZERO_RANGE", 57)):
+    attack(name, lambda: fcntl.ioctl(own, 0x40305800 | number, space))
+attack("by high bits", lambda: call(N["ioctl"], own.fileno(), 1 << 32 | 0x4030582A, id(space) + 32))
+attack("project id", lambda: fcntl.ioctl(own, 0x401C5820, struct.pack("=5I8x", 0, 0, 0, 77, 0)))
+attack("flags", lambda: fcntl.ioctl(own, 0x40086602, struct.pack("=q", 0x40)))
+attack("project id, newer", lambda: call(N["file_setattr"], own.fileno(), 0, 0, 0, 0))
+""", "ENOTTY ENOSYS", "ENOTTY ENOSYS"),
+    "calls of newer kernels": _deed((76,), """
+import struct
+name = ctypes.create_string_buffer(b"made")
+how = ctypes.create_string_buffer(struct.pack("=3Q", os.O_CREAT | os.O_WRONLY, 0o4755, 0))
+where, what = ctypes.addressof(name), ctypes.addressof(how)
+attack("openat2", lambda: call(N["openat2"], -100, where, what, 24))
+for name in ("statmount", "listmount", "listns", "lsm_list_modules", "file_getattr",
+             "process_mrelease", "set_mempolicy_home_node", "fanotify_mark", "open_tree_attr"):
+    attack(name, lambda: call(N[name], 0, 0, 0, 0, 0))
+for number in (335 + 8, 512 + 9, 600):
+    attack(str(number), lambda: call(number, 0, 0, 0, 0, 0))
+""", "ENOSYS EPERM", "ENOSYS EPERM"),
+    "pairs of odd sockets": _deed((77,), """
+for family in (2, 10, 16, 17, 30, 38, 40):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        attack(f"{family} {kind}", lambda: socket.socketpair(family, kind))
+""", "EAFNOSUPPORT", "EAFNOSUPPORT"),
 }  # fmt: skip
 
 
@@ -340,3 +380,85 @@ attack("remount", lambda: call(N["mount"], 0, ctypes.addressof(place), 0, 0x1000
 attack("write", lambda: write(F["skill"] + "/SKILL.md"))
 """)
     assert verdicts == {"remount": "EPERM", "write": "EROFS"}
+
+
+@row(71)
+async def test_71_no_file_gets_a_mode_that_changes_the_user(ground: Field) -> None:
+    verdicts = await ground.verdicts("""
+write("own")
+own = os.open("own", os.O_RDWR)
+for mode in (0o4755, 0o2755, 0o6711):
+    attack(f"chmod {mode:o}", lambda: os.chmod("own", mode))
+attack("fchmod", lambda: os.fchmod(own, 0o4755))
+attack("fchmod by high bits", lambda: call(N["fchmod"], own, 1 << 32 | 0o4755))
+name = ctypes.create_string_buffer(b"own")
+attack("fchmodat", lambda: call(N["fchmodat"], -100, ctypes.addressof(name), 0o4755))
+attack("fchmodat2", lambda: call(N["fchmodat2"], -100, ctypes.addressof(name), 0o4755, 0))
+attack("open", lambda: os.open("born", os.O_CREAT | os.O_WRONLY, 0o4755))
+attack("unnamed", lambda: os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o4755))
+attack("mknod", lambda: os.mknod("node", 0o104755))
+if "creat" in N:
+    attack("creat", lambda: call(N["creat"], ctypes.addressof(name), 0o4755))
+attack("folder", lambda: os.chmod(".", 0o2755))
+attack("allowed: a mode", lambda: os.chmod("own", 0o1755))
+attack("allowed: without a mode", lambda: os.close(
+    call(N["openat"], -100, ctypes.addressof(name), os.O_RDONLY, 0o6777)))
+""")
+    allowed = {name: verdicts.pop(name) for name in list(verdicts) if name.startswith("allowed")}
+    assert set(allowed.values()) == {"DONE"}
+    assert set(verdicts.values()) == {"EPERM"}
+    assert {path.stat().st_mode & 0o6000 for path in ground.workspace.rglob("*")} == {0}
+
+
+@row(74)
+async def test_74_only_the_caller_changes_its_priority(ground: Field) -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0), os.getpriority(os.PRIO_USER, 0)
+    # Were it to succeed without a PID namespace, everything of this user would be slower for good.
+    rise = 7 if kind_of(ground.backend) == "bubblewrap" else 0
+    verdicts = await ground.verdicts(f"""
+level = os.getpriority(os.PRIO_PROCESS, 0) + {rise}
+attack("user", lambda: os.setpriority(os.PRIO_USER, 0, level))
+attack("user by name", lambda: os.setpriority(os.PRIO_USER, os.getuid(), level))
+attack("group", lambda: os.setpriority(os.PRIO_PGRP, 0, level))
+attack("server", lambda: os.setpriority(os.PRIO_PROCESS, F["pid"], level))
+best_effort = 2 << 13 | 4
+attack("input of the user", lambda: call(N["ioprio_set"], 3, os.getuid(), best_effort))
+attack("input of the group", lambda: call(N["ioprio_set"], 2, 0, best_effort))
+attack("allowed: own", lambda: os.setpriority(os.PRIO_PROCESS, 0, level))
+attack("allowed: own input", lambda: call(N["ioprio_set"], 1, 0, best_effort))
+""")
+    allowed = {verdicts.pop(name) for name in list(verdicts) if name.startswith("allowed")}
+    assert allowed == {"DONE"}
+    assert verdicts["server"] in {"EPERM", "ESRCH", "ProcessLookupError"}
+    assert set(verdicts.values()) == {"EPERM"} or rise
+    assert (os.getpriority(os.PRIO_PROCESS, 0), os.getpriority(os.PRIO_USER, 0)) == before
+
+
+@row(75)
+async def test_75_nothing_is_left_in_queues_and_attributes(ground: Field) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    name, made = f"/apexbridge-{os.getpid()}", f"/apexbridge-{os.getpid()}-made"
+    queue = libc.mq_open(name.encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
+    md = ground.skill / "SKILL.md"
+    try:
+        verdicts = await ground.verdicts(f"""
+def queue(name, flags):
+    text = ctypes.create_string_buffer(name.encode())
+    call(N["mq_open"], ctypes.addressof(text), flags, 0o666, 0)
+attack("another's queue", lambda: queue({name[1:]!r}, os.O_RDONLY))
+try:
+    queue({made[1:]!r}, os.O_CREAT | os.O_RDWR)
+except OSError:
+    pass
+md = F["skill"] + "/SKILL.md"
+attack("attribute", lambda: os.setxattr(md, "user.x", b"1"))
+attack("no attribute", lambda: os.removexattr(md, "user.x"))
+""")
+        assert libc.mq_open(made.encode(), os.O_RDONLY) == -1
+    finally:
+        os.close(queue)
+        libc.mq_unlink(name.encode())
+        libc.mq_unlink(made.encode())
+    assert verdicts.pop("another's queue") in {"ENOENT", "EPERM"}
+    assert set(verdicts.values()) <= {"EROFS", "ENOTSUP", "EOPNOTSUPP"}
+    assert os.listxattr(md) == []

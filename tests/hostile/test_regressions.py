@@ -1,4 +1,4 @@
-"""Regressions beyond the seventy attacks; each was once possible."""
+"""Regressions beyond the numbered attacks; each was once possible."""
 
 import os
 import time

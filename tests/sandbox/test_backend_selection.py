@@ -5,6 +5,7 @@ import json
 import pytest
 
 from apexbridge.errors import SandboxUnavailableError
+from apexbridge.sandbox import seccomp
 from apexbridge.sandbox.backend_selection import run_canary, select_backend
 from apexbridge.sandbox.backends import BubblewrapSandbox, LandlockSandbox, UnsandboxedBackend
 from apexbridge.sandbox.base import ExecutionResult
@@ -31,6 +32,19 @@ async def test_what_does_not_isolate_does_not_pass() -> None:
     trial = await run_canary(UnsandboxedBackend())
     assert not trial.passed
     assert "can read a file outside" in trial.reason
+    assert "can make a set-uid program" in trial.reason
+
+
+@pytest.mark.needs("bubblewrap")
+@pytest.mark.promise("X15")
+async def test_a_backend_that_lets_set_uid_programs_be_made_does_not_pass(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without_a_filter:
+        without_a_filter.setattr(seccomp, "SYSCALL_TABLES", {})
+        backend = BubblewrapSandbox(launcher)
+    trial = await run_canary(backend)
+    assert (trial.passed, trial.reason) == (False, "can make a set-uid program")
 
 
 @pytest.mark.promise("X15")

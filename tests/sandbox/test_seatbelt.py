@@ -30,7 +30,11 @@ def _forms(text: str) -> list[list[str]]:
 async def test_everything_is_denied_first() -> None:
     forms = _forms(seatbelt_profile(1, 1))
     assert forms[:2] == [["version", "1"], ["deny", "default"]]
-    assert all(form[0] == "allow" for form in forms[2:])
+    assert all(form[0] == "allow" for form in forms[2:-1])
+
+
+async def test_no_file_becomes_a_set_uid_program() -> None:
+    assert _forms(seatbelt_profile(2, 1))[-1] == ["deny", "file-write-setugid"]
 
 
 async def test_there_is_no_network_and_no_way_to_other_programs() -> None:

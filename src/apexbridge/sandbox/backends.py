@@ -110,13 +110,14 @@ SEATBELT_PROGRAM = "/usr/bin/sandbox-exec"
 
 _SEATBELT_READ = '(allow file-read* (subpath (param "READ_{number}")))\n'
 _SEATBELT_WRITE = '(allow file-read* file-write* (subpath (param "WRITE_{number}")))\n'
+_SEATBELT_LAST = "(deny file-write-setugid)\n"  # part of file-write*, and the last rule decides
 
 
 def seatbelt_profile(reads: int, writes: int) -> str:
     """Build the seatbelt profile; paths are parameters (`-D`), so that none can inject syntax."""
     grants = [_SEATBELT_READ.format(number=number) for number in range(reads)]
     grants += [_SEATBELT_WRITE.format(number=number) for number in range(writes)]
-    return read_data("programs/seatbelt.sb") + "".join(grants)
+    return read_data("programs/seatbelt.sb") + "".join((*grants, _SEATBELT_LAST))
 
 
 class SeatbeltSandbox(_ProcessBackend):

@@ -1,62 +1,66 @@
-"""seccomp filter: a BPF program that denies system calls which scripts do not need.
+"""seccomp filter: a BPF program that allows the system calls which scripts need.
 
-Defence in depth behind namespaces or Landlock: a deny-list of foreign socket families, new
-namespaces and kernel interfaces with a history of exploits. The numbers are in syscalls.toml.
+Defence in depth behind namespaces or Landlock: an allow list, in syscalls.toml, so that a call of
+a newer kernel is denied until somebody has looked at it. What is allowed has its arguments checked
+here, where they decide: modes, socket families, namespaces, ioctl requests, other processes.
 """
 
 import errno
 import struct
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
-from apexbridge.sandbox.base import read_data
+from apexbridge.sandbox import syscall_policy
 
 _AND = 0x54
-_TYPE_BITS = 0xF
-_STREAM_TYPES = (1, 5)
-"""SOCK_STREAM, SOCK_SEQPACKET: their partner is the only one they can talk to."""
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
-_X32_BIT = 0x40000000
+
+_TYPE_BITS = 0xF
+_STREAM_TYPES = (1, 5)
+"""SOCK_STREAM, SOCK_SEQPACKET: their partner is the only one they can talk to."""
 _NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag
-_TERMINAL_INJECTIONS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_SET_ID_MODES = 0o6000
+_CREATES = 0x40 | 0x400000  # O_CREAT, __O_TMPFILE: without them the kernel does not read the mode
+_LEASE_COMMANDS = (1024, 1026)  # F_SETLEASE, F_NOTIFY: others wait for the holder, or are watched
+_UNIX = 1
+_PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
+
 LOCAL_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: harmless in a network of one's own
 NO_SOCKETS = ()
+
+_MODE_ARGUMENTS = {
+    "chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2,
+}  # fmt: skip
+"""Calls that give a file a mode, and the index of that argument. mkdir ignores set-id modes."""
+_PID_ARGUMENTS = {
+    "prlimit64": 0, "sched_setparam": 0, "sched_setscheduler": 0, "sched_setaffinity": 0,
+    "sched_setattr": 0,
+}  # fmt: skip
+"""Calls that change another process, and the index of the PID argument; zero is the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyscallTable:
-    """System call numbers of one architecture."""
+    """The system calls of one architecture."""
 
-    audit: int
-    denied: Mapping[str, int]
-    clone: int
-    clone3: int
-    socket: int
-    ioctl: int
-    shared_memory: tuple[int, ...]
-    fallocate: int
-    inotify: tuple[int, ...]
-    socketpair: int
-    on_others: Mapping[int, int]
-    """Calls that change another process, and the index of the PID argument; zero is the caller."""
-    has_x32: bool = False
+    machine: str
+
+    @property
+    def audit(self) -> int:
+        """The kernel's AUDIT_ARCH number."""
+        return syscall_policy.audit_number(self.machine)
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """Number of each call, by name."""
+        return syscall_policy.call_numbers(self.machine)
 
 
-_TABLES = tomllib.loads(read_data("syscalls.toml"))
-
-
-def _table(machine: str) -> SyscallTable:
-    numbers = dict(_TABLES[machine])
-    denied = numbers.pop("denied") | _TABLES["since_5"]
-    others = {int(call): argument for call, argument in numbers.pop("on_others").items()}
-    lists = {key: tuple(numbers.pop(key)) for key in ("shared_memory", "inotify")}
-    return SyscallTable(denied=denied, on_others=others, **lists, **numbers)
-
-
-X86_64, ARM64 = _table("x86_64"), _table("arm64")
+X86_64, ARM64 = SyscallTable(machine="x86_64"), SyscallTable(machine="arm64")
 SYSCALL_TABLES: Mapping[str, SyscallTable] = {"x86_64": X86_64, "aarch64": ARM64, "arm64": ARM64}
 
 
@@ -65,64 +69,112 @@ def build_filter(
 ) -> bytes:
     """Assemble the filter; `families` are the permitted socket families.
 
-    `strict` is for backends without namespaces: it also denies System V shared memory, inotify on
-    foreign directories, datagram sockets, and changing another process's limits or priority.
+    `strict` is for backends without namespaces: it also denies System V objects, message queues,
+    inotify and changes of extended attributes, datagram sockets, and changing another process's
+    limits or priority.
     """
+    numbers = machine.numbers
     program = [
         _load(_ARCH),
         _jump(_JUMP_EQUAL, machine.audit, yes=1, no=0),
         _return(_KILL),
         _load(_NUMBER),
     ]
-    if machine.has_x32:
-        program += [_jump(_JUMP_AT_LEAST, _X32_BIT, yes=0, no=1), _deny(errno.ENOSYS)]
-    shared = (*machine.shared_memory, *machine.inotify) if strict else ()
-    for number in (*machine.denied.values(), *shared):
-        program += [_jump(_JUMP_EQUAL, number, yes=0, no=1), _deny(errno.EPERM)]
-    # fallocate takes space faster than the quota can be counted.
-    program += [_jump(_JUMP_EQUAL, machine.fallocate, yes=0, no=1), _deny(errno.EOPNOTSUPP)]
-    if strict:
-        for number, argument in machine.on_others.items():
-            program += _for_syscall(number, _allow_only((0,), argument, errno.EPERM))
-        program += _for_syscall(machine.socketpair, _allow_socket_types(_STREAM_TYPES))
-    program += [_jump(_JUMP_EQUAL, machine.clone3, yes=0, no=1), _deny(errno.ENOSYS)]
-    program += _for_syscall(
-        machine.clone,
-        [_load(_ARGUMENT), _jump(_JUMP_SET, _NEW_NAMESPACES, yes=0, no=1), _deny(errno.EPERM)],
-    )
-    program += _for_syscall(machine.socket, _allow_only(families))
-    program += _for_syscall(machine.ioctl, _deny_values(_TERMINAL_INJECTIONS))
-    return b"".join((*program, _return(_ALLOW)))
+    for name, checks in _argument_checks(families, strict=strict):
+        if name in numbers:
+            program += [_jump(_JUMP_EQUAL, numbers[name], yes=0, no=len(checks)), *checks]
+    answers = {
+        numbers[name]: _answer(group.shared if strict else group.answer)
+        for group in syscall_policy.call_groups()
+        for name in group.calls
+        if name in numbers
+    }
+    # Libraries take ENOSYS for an older kernel, and use what that had.
+    return b"".join((*program, *_switch(answers, _deny(errno.ENOSYS))))
 
 
-def _for_syscall(number: int, body: list[bytes]) -> list[bytes]:
-    """Emit instructions for one system call; what they let pass is allowed."""
-    body = [*body, _return(_ALLOW)]
-    return [_jump(_JUMP_EQUAL, number, yes=0, no=len(body)), *body]
+def _argument_checks(
+    families: tuple[int, ...], *, strict: bool
+) -> Iterator[tuple[str, list[bytes]]]:
+    """Yield calls whose answer depends on their arguments, and instructions that end in it."""
+    allow = _return(_ALLOW)
+    # The most frequent first: the kernel remembers no answer that depends on arguments.
+    for name, flags in (("openat", 2), ("open", 1)):
+        mode = _must_lack(flags + 1, _SET_ID_MODES)
+        creates = _jump(_JUMP_SET, _CREATES, yes=0, no=len(mode))
+        yield name, [_load_argument(flags), creates, *mode, allow]
+    yield "clone", [*_must_lack(0, _NEW_NAMESPACES), allow]
+    yield "socket", _one_of(0, families, errno.EAFNOSUPPORT)
+    yield "ioctl", _ioctl_checks()
+    leases: dict[int, bytes] = dict.fromkeys(_LEASE_COMMANDS, _deny(errno.EPERM))
+    yield "fcntl", [_load_argument(1), *_switch(leases, allow)]
+    for name, index in _MODE_ARGUMENTS.items():
+        yield name, [*_must_lack(index, _SET_ID_MODES), allow]
+    pair = _must_be(0, _UNIX, errno.EAFNOSUPPORT)
+    if not strict:
+        yield "socketpair", [*pair, allow]
+        return
+    kind, *types = _one_of(1, _STREAM_TYPES, errno.EPERM)
+    yield "socketpair", [*pair, kind, struct.pack("=HBBI", _AND, 0, 0, _TYPE_BITS), *types]
+    for name, index in _PID_ARGUMENTS.items():
+        yield name, _one_of(index, (0,), errno.EPERM)
+    for name, kind_of_who in (("setpriority", _PRIO_PROCESS), ("ioprio_set", _IOPRIO_WHO_PROCESS)):
+        yield name, [*_must_be(0, kind_of_who, errno.EPERM), *_one_of(1, (0,), errno.EPERM)]
 
 
-def _allow_only(
-    values: tuple[int, ...], argument: int = 0, code: int = errno.EAFNOSUPPORT
-) -> list[bytes]:
-    """Deny a call unless the argument is one of these."""
-    checks = [_load(_ARGUMENT + 8 * argument)]
-    for position, value in enumerate(values):
-        checks.append(_jump(_JUMP_EQUAL, value, yes=len(values) - position, no=0))
-    return [*checks, _deny(code)]
+def _ioctl_checks() -> list[bytes]:
+    """Allow the requests of the list; a file system's own can take space or make files stay."""
+    answers = {
+        value: _answer(group.answer)
+        for group in syscall_policy.request_groups()
+        for value in group.values
+    }
+    return [_load_argument(1), *_switch(answers, _deny(errno.ENOTTY))]
 
 
-def _allow_socket_types(values: tuple[int, ...]) -> list[bytes]:
-    """Deny socketpair unless the type is one of these, whatever its flags."""
-    load, *checks = _allow_only(values, argument=1, code=errno.EPERM)
-    return [load, struct.pack("=HBBI", _AND, 0, 0, _TYPE_BITS), *checks]
+def _one_of(index: int, values: tuple[int, ...], code: int) -> list[bytes]:
+    """Allow a call if the argument is one of these, else deny it."""
+    answers = dict.fromkeys(values, _return(_ALLOW))
+    return [_load_argument(index), *_switch(answers, _deny(code))]
 
 
-def _deny_values(values: tuple[int, ...]) -> list[bytes]:
-    """Deny a call whose second argument is one of these."""
-    checks = [_load(_ARGUMENT + 8)]
-    for value in values:
-        checks += [_jump(_JUMP_EQUAL, value, yes=0, no=1), _deny(errno.EPERM)]
-    return checks
+def _must_be(index: int, value: int, code: int) -> list[bytes]:
+    """Deny a call unless the argument has this value; go on if it has."""
+    return [_load_argument(index), _jump(_JUMP_EQUAL, value, yes=1, no=0), _deny(code)]
+
+
+def _must_lack(index: int, bits: int) -> list[bytes]:
+    """Deny a call if the argument has one of these bits; go on if it has none."""
+    return [_load_argument(index), _jump(_JUMP_SET, bits, yes=0, no=1), _deny(errno.EPERM)]
+
+
+def _switch(answers: Mapping[int, bytes], otherwise: bytes) -> list[bytes]:
+    """Return the answer to the loaded value, found by binary search over ranges of values.
+
+    The kernel walks the filter once for each call when it is installed: a list would be slower.
+    """
+    starts = {0: otherwise}
+    for value in sorted(answers):
+        starts |= {value: answers[value], value + 1: otherwise}
+    ranges = [next(same) for _, same in groupby(starts.items(), key=itemgetter(1))]
+    return _search(ranges)
+
+
+def _search(ranges: list[tuple[int, bytes]]) -> list[bytes]:
+    if len(ranges) == 1:
+        return [ranges[0][1]]
+    half = len(ranges) // 2
+    low, high = _search(ranges[:half]), _search(ranges[half:])
+    return [_jump(_JUMP_AT_LEAST, ranges[half][0], yes=len(low), no=0), *low, *high]
+
+
+def _load_argument(index: int) -> bytes:
+    """Load the lower half: the kernel reads no more of an int, of a mode and of these flags."""
+    return _load(_ARGUMENT + 8 * index)
+
+
+def _answer(name: str) -> bytes:
+    return _return(_ALLOW) if name == syscall_policy.ALLOW else _deny(getattr(errno, name))
 
 
 def _load(offset: int) -> bytes:
