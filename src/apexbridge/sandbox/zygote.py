@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from apexbridge.sandbox.kernel_limits import (
+    CAP_DAC_READ_SEARCH,
     MIN_LANDLOCK_ABI,
     PR_SET_PDEATHSIG,
     LandlockRuleset,
@@ -62,17 +63,19 @@ def exec_order(
     """In the child: drop all privileges, then exec the command. Does not return."""
     os.setsid()
     os.chdir(order["cwd"])
+    kept = 1 << CAP_DAC_READ_SEARCH if order["searches"] else 0
     if order["user"] is not None:
-        switch_user(order["user"])
-    elif os.geteuid() != 0:  # RLIMIT_NPROC counts all processes of the UID, ours too
+        switch_user(order["user"], order["group"], keeps_capabilities=bool(kept))
+    if os.geteuid() != 0 and not order["is_dedicated"]:
+        # RLIMIT_NPROC counts all processes of the UID, also those that are not of this run.
         order["limits"]["RLIMIT_NPROC"] += process_counter.count()
     set_rlimits(order["limits"])
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     if order["confined"]:
         if rules is None:
             raise OSError(95, "this kernel has no Landlock")
-        if os.geteuid() == 0:
-            drop_capabilities()
+        if kept or os.geteuid() == 0:
+            drop_capabilities(kept)
         rules.grant(order["read"], order["write"])
         rules.enforce()
         if system_calls is not None:
