@@ -100,7 +100,7 @@ class Launcher:
                 given = [pipe[1] for pipe in pipes]
                 numbers = [*given, theirs.fileno(), written, *launch.descriptors]
                 bounds = list(self._groups.values(launch.limits)) if self._groups else []
-                self._send(json.dumps(bounds).encode(), numbers)
+                self._send(json.dumps([launch.limits.memory_bytes, bounds]).encode(), numbers)
             on_failure.pop_all()
         return _watched_process(ours, [pipe[0] for pipe in pipes], uid)
 

@@ -22,6 +22,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from apexbridge.sandbox.family_memory import FamilyMemory
 from apexbridge.sandbox.kernel_limits import (
     CAP_DAC_READ_SEARCH,
     MIN_LANDLOCK_ABI,
@@ -195,7 +196,8 @@ class Supervisor:
             os.close(taken)
             set_cloexec(descriptors)
             control = socket.socket(fileno=descriptors.pop(3))
-            report = self._execute(json.loads(packet), control, descriptors)
+            memory, bounds = json.loads(packet)
+            report = self._execute(memory, bounds, control, descriptors)
             with contextlib.suppress(OSError):
                 control.send(json.dumps(report).encode())
             control.close()  # the client does not wait for the cleanup
@@ -203,7 +205,11 @@ class Supervisor:
         remove_groups(self._groups)
 
     def _execute(
-        self, bounds: list[tuple[int, str, int]], control: socket.socket, descriptors: Sequence[int]
+        self,
+        memory: int,
+        bounds: list[tuple[int, str, int]],
+        control: socket.socket,
+        descriptors: Sequence[int],
     ) -> dict[str, int | None]:
         """Forward the order to the child, and watch until its exit or our own."""
         try:
@@ -219,9 +225,18 @@ class Supervisor:
         watch = select.poll()
         for descriptor in (self._pidfd, control.fileno()):
             watch.register(descriptor, select.POLLIN)
-        watch.poll()
+        if self._groups:
+            watch.poll()
+        else:
+            self._watch_memory(watch, FamilyMemory(memory))
         status = self._tree.kill(self._child)
         return {"errno": struct.unpack("=i", failure)[0]} if failure else {"status": status}
+
+    def _watch_memory(self, watch: select.poll, memory: FamilyMemory) -> None:
+        """Wait for the end of the command, or until its processes hold too much memory."""
+        while not watch.poll(memory.pause * 1000):
+            if memory.is_exceeded(self._tree.members()):
+                return
 
 
 def prefault() -> None:
