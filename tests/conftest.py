@@ -130,6 +130,9 @@ def _why_not(need: str) -> str:
             return anyio.run(run_canary, kind(launcher)).reason
     if need == "sandbox":
         return _why_not("bubblewrap") and _why_not("landlock")
+    if need == "writable project":  # under Landlock none of root's is written
+        is_root = os.geteuid() == 0
+        return _why_not("bubblewrap") and (_why_not("landlock") or is_root * "we are root")
     if need == "root":
         return "" if os.geteuid() == 0 else "only root can turn runs into other users"
     if need == "x86_64":

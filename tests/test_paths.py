@@ -253,3 +253,36 @@ def test_a_new_file_never_replaces_one(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"first"
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_tree_is_removed_where_nothing_can_be_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    (tmp_path / "root/a/b/c").mkdir(parents=True)
+    (tmp_path / "root/a/d").mkdir()
+    (tmp_path / "root/a/b/file").touch()
+    remove_tree(tmp_path / "root")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_can_be_removed_goes_also_if_a_part_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink = os.unlink
+
+    def refuse(path: str, *, dir_fd: int | None = None) -> None:
+        if path == "stuck":
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        unlink(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    for name in ("a/stuck", "a/other", "b/c/more", "last"):
+        (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root" / name).touch()
+    with pytest.raises(PermissionError):
+        remove_tree(tmp_path / "root")
+    assert sorted(path.name for path in (tmp_path / "root").rglob("*")) == ["a", "stuck"]

@@ -96,7 +96,7 @@ async def test_a_command_does_not_run_on_a_folder_with_secrets(home: Path) -> No
     assert "[path_protected]" in result
 
 
-@pytest.mark.needs("sandbox")
+@pytest.mark.needs("writable project")
 async def test_a_command_runs_where_the_data_folder_is_elsewhere_and_no_secret_is(
     home: Path, tmp_path: Path
 ) -> None:

@@ -323,7 +323,7 @@ async def test_an_interactive_session_ends_at_eof(home: Path, project: Path) -> 
         assert await screen.ends() == 0
 
 
-@pytest.mark.needs("sandbox")
+@pytest.mark.needs("writable project")
 async def test_human_approval_on_the_terminal(home: Path, project: Path) -> None:
     project.mkdir()
     (project / "seed.txt").write_text("x", encoding="utf-8")

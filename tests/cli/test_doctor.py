@@ -261,3 +261,15 @@ def test_a_deprecated_setting_is_warned_about_on_stderr(run: Run) -> None:
     assert "已弃用" in chinese.err
     quiet = run("--set", "sandbox.wall_seconds=7", "config", "sandbox.wall_seconds", "--json")
     assert (quiet.err, quiet.data["key"]) == ("", "sandbox.timeout_seconds")
+
+
+@pytest.mark.needs("sandbox")
+def test_doctor_names_workspaces_that_cannot_be_removed_and_works_on(
+    run: Run, tmp_path: Path
+) -> None:
+    stray = tmp_path / "data/workspaces/stray.lock"
+    stray.mkdir(parents=True)
+    done = run("doctor", "--json", APEXBRIDGE_DATA_DIR=str(tmp_path / "data"))
+    (found,) = (check for check in done.data["checks"] if check["name"] == "Workspaces")
+    assert (done.code, found["state"]) == (0, "warn")
+    assert str(stray) in found["detail"]

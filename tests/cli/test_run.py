@@ -1,6 +1,9 @@
 """`run`: scripts from the command line."""
 
+import contextlib
+import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -49,6 +52,68 @@ def test_binary_output_gives_valid_json(run: Run, home: Path) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
     done = run("run", "--json", "tool")
     assert (done.code, len(done.data["stdout"]) > 200) == (0, True)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_odd_names_and_control_characters_are_json_that_every_parser_reads(
+    run: Run, home: Path, encoding: str
+) -> None:
+    source = """
+open(b"odd\\xff", "w").write("1")
+import os
+os.symlink("/", b"left\\xfe")
+print("a\\x9b31mb\\x7f宽\N{GRINNING FACE}")
+"""
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
+    done = run("run", "--json", "tool", encoding=encoding)
+    assert done.data["produced"] == {"odd\\xff": 1}
+    assert done.data["not_taken"] == {"left\\xfe": "a link"}
+    assert done.data["stdout"] == "a\x9b31mb\x7f宽\N{GRINNING FACE}\n"
+    assert "\x9b" not in done.out
+    assert "\x7f" not in done.out
+    json.dumps(json.loads(done.out), ensure_ascii=False).encode()  # no lone surrogate
+
+
+_ESCAPES = b"\x1b]0;title\x07\x1b[2J\xe5\xae\xbd\xc2\x9b31m\tred\r\nnext\xff\roverwritten\xe5"
+
+
+def test_escape_sequences_of_a_script_do_not_reach_a_terminal(home: Path, project: Path) -> None:
+    source = f"import os\nfor byte in {_ESCAPES!r}:\n    os.write(1, bytes([byte]))\n"
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
+    project.mkdir()
+    main, other = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apexbridge", "run", "tool"],
+        stdout=other,
+        stderr=other,
+        cwd=project,
+        env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+    )
+    os.close(other)
+    screen = b""
+    with contextlib.suppress(OSError):  # Linux says EIO when the other end is gone
+        while piece := os.read(main, 65536):
+            screen += piece
+    os.close(main)
+    assert process.wait(timeout=60) == 0
+    shown = screen.decode().replace("\r\n", "\n")
+    assert shown.startswith(
+        "\\x1b]0;title\\x07\\x1b[2J宽\\x9b31m\tred\nnext\\xff\noverwritten\\xe5"
+    )
+
+
+def test_the_bytes_of_a_script_are_unchanged_in_a_pipe(home: Path, project: Path) -> None:
+    source = f"import os\nos.write(1, {_ESCAPES!r})\nos.write(2, {_ESCAPES!r})\n"
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
+    project.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "apexbridge", "run", "tool"],
+        capture_output=True,
+        cwd=project,
+        env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (_ESCAPES, _ESCAPES)
 
 
 def test_a_timeout_exits_7(run: Run, home: Path) -> None:

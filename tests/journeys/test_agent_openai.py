@@ -277,7 +277,7 @@ async def test_who_stops_reading_in_mid_tool_leaves_no_process(home: Path, proje
     assert [path for path in home.rglob("workspaces/*") if path.is_dir()] == []
 
 
-@pytest.mark.needs("sandbox")
+@pytest.mark.needs("writable project")
 async def test_a_command_runs_after_a_person_said_yes_and_not_without(project: Path) -> None:
     running = calling(call("Bash", command="echo made > made.txt && cat made.txt"))
     replies = [running, saying("no"), running, saying("yes")]

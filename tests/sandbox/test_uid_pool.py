@@ -80,7 +80,9 @@ async def test_its_processes_are_counted_without_a_control_group(
     assert (result.exit_code != 0, b"fork" in result.stderr.lower()) == (True, True), result
 
 
-async def test_without_read_access_no_uid_is_leased(sandbox: Sandbox, place: Path) -> None:
+async def test_without_read_access_bubblewrap_runs_as_root_and_landlock_does_not(
+    sandbox: Sandbox, place: Path
+) -> None:
     hidden = place / "hidden"
     hidden.mkdir(mode=0o700)
     (hidden / "a").write_text("seen", encoding="utf-8")
@@ -88,7 +90,25 @@ async def test_without_read_access_no_uid_is_leased(sandbox: Sandbox, place: Pat
         request = _shell(workspace, f"cat {hidden}/a; touch made")
         access = Access(read=(hidden,), write=(workspace,))
         result = await sandbox.run(replace(request, access=access))
-        assert (result.stdout, (workspace / "made").stat().st_uid) == (b"seen", 0)
+        is_root = (workspace / "made").stat().st_uid == 0
+        assert (result.stdout, is_root) == (b"seen", sandbox.name == "bubblewrap")
+
+
+@pytest.mark.parametrize("is_hidden", [False, True])
+async def test_no_other_account_gets_into_a_workspace(
+    sandbox: Sandbox, place: Path, *, is_hidden: bool
+) -> None:
+    hidden = place / "hidden"
+    hidden.mkdir(mode=0o700 if is_hidden else 0o755)
+    with Workspaces(place / "w").lease() as workspace:
+        script = "cp /bin/sh shell; chmod 4755 shell; chmod 777 . || true; chmod 777 .. || true"
+        access = Access(read=(hidden,), write=(workspace,))
+        result = await sandbox.run(replace(_shell(workspace, script), access=access))
+        assert result.outcome == "ok", result
+        assert workspace.stat().st_mode & 0o777 == 0o777
+        words = ["/bin/ls", workspace / "shell"]
+        other = await anyio.run_process(words, check=False, user=12345, group=12345)
+        assert (other.returncode != 0, b"denied" in other.stderr.lower()) == (True, True)
 
 
 async def test_a_run_in_a_folder_that_an_earlier_run_has_made(

@@ -1,5 +1,7 @@
 """Workspaces: lease, collect outputs, remove, sweep after a crash."""
 
+import errno
+import json
 import os
 import socket
 import subprocess
@@ -9,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from apexbridge.errors import StorageError
-from apexbridge.sandbox.workspace import Workspaces, collect_outputs, write_inputs
+from apexbridge.sandbox.base import MIB
+from apexbridge.sandbox.workspace import (
+    CollectedOutputs,
+    Workspaces,
+    collect_outputs,
+    write_inputs,
+)
 
 
 def test_a_workspace_is_private_holds_its_inputs_and_is_gone_afterwards(tmp_path: Path) -> None:
@@ -111,3 +119,107 @@ def test_a_harvest_does_not_follow_endless_depth(tmp_path: Path) -> None:
         deep.mkdir()
         (deep / "f").write_bytes(b"x")
     assert len(collect_outputs(tmp_path, max_bytes=100).files) == 8
+
+
+def test_a_workspace_is_out_of_reach_of_other_accounts_whatever_its_run_does(
+    tmp_path: Path,
+) -> None:
+    with Workspaces(tmp_path / "w").lease() as place:
+        place.chmod(0o777)
+        around = place.parent.stat()
+        assert (around.st_mode & 0o777, around.st_uid) == (0o700, os.geteuid())
+
+
+@pytest.fixture
+def sticky(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of files that cannot be removed, such as immutable ones."""
+    names, unlink = {"stuck"}, os.unlink
+
+    def refuse(path: str, *, dir_fd: int | None = None) -> None:
+        if Path(path).name in names:
+            raise PermissionError(errno.EPERM, "Operation not permitted", path)
+        unlink(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    return names
+
+
+def test_a_workspace_that_cannot_be_removed_is_set_aside_and_no_later_run_fails(
+    tmp_path: Path, sticky: set[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    workspaces = Workspaces(tmp_path / "w")
+    with workspaces.lease() as place:
+        (place / "sub").mkdir()
+        (place / "sub/stuck").touch()
+        (place / "sub/other").touch()
+    (left,) = workspaces.leftovers()
+    assert left.parent == tmp_path / "w/quarantine"
+    assert left.parent.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in left.rglob("*") if path.is_file()] == ["stuck"]
+    assert "Operation not permitted" in caplog.text
+    assert workspaces.sweep() == 0
+    with workspaces.lease() as place:
+        assert place.is_dir()
+    sticky.clear()
+    assert workspaces.sweep() == 1
+    assert workspaces.leftovers() == []
+
+
+def test_a_workspace_that_cannot_even_be_moved_stays_and_is_reported(
+    tmp_path: Path, sticky: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    workspaces = Workspaces(tmp_path / "w")
+    with monkeypatch.context() as without:
+        without.setattr(Path, "rename", refuse)
+        with workspaces.lease() as place:
+            (place / "stuck").touch()
+        assert workspaces.leftovers() == [place.parent]
+        assert workspaces.sweep() == 0
+    sticky.clear()
+    assert workspaces.sweep() == 1
+    assert workspaces.leftovers() == []
+
+
+def test_stray_entries_do_not_disturb_a_sweep_and_are_reported(tmp_path: Path) -> None:
+    home = tmp_path / "w"
+    workspaces = Workspaces(home)
+    with workspaces.lease() as place:
+        (home / "folder.lock").mkdir()
+        (home / "link.lock").symlink_to("/etc/hostname")
+        (home / "notes.txt").touch()
+        (home / "stray").mkdir()
+        (home / "file.lock").touch()
+        (home / "file").touch()
+        workspaces.sweep()
+        names = [path.relative_to(home).as_posix() for path in workspaces.leftovers()]
+        assert names == ["folder.lock", "link.lock", "notes.txt", "quarantine/file", "stray"]
+        assert place.is_dir()
+
+
+def _reply_bytes(found: CollectedOutputs) -> int:
+    """The size of the names as a reply in JSON carries them."""
+    return len(json.dumps([list(found.files), dict(found.left)]))
+
+
+@pytest.mark.parametrize("is_collected", [True, False])
+def test_names_have_a_limit_of_bytes_too(tmp_path: Path, *, is_collected: bool) -> None:
+    top = os.open(tmp_path, os.O_RDONLY)
+    folder = b"\xff" * 250
+    for _ in range(7):
+        os.mkdir(folder, dir_fd=top)
+        inner = os.open(folder, os.O_RDONLY, dir_fd=top)
+        os.close(top)
+        top = inner
+    for number in range(2_000):
+        name = b"\xff" * 240 + b"%d" % number
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=top))
+    os.close(top)
+    count = 5_000 if is_collected else 0
+    found = collect_outputs(tmp_path, max_bytes=10 * MIB, max_files=count)
+    assert _reply_bytes(found) < 512 * 1024
+    listed = len(found.files) + len(found.left) - 1
+    assert found.left[f"({2_000 - listed} more)"] == "not listed"
+    assert bool(found.files) is is_collected

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from apexbridge.sandbox import workspace
+from apexbridge.sandbox import workspace_quota
 from apexbridge.sandbox.base import SandboxLimits
-from apexbridge.sandbox.workspace import WorkspaceQuota
+from apexbridge.sandbox.workspace_quota import WorkspaceQuota
 
 LIMITS = SandboxLimits(workspace_bytes=100_000, workspace_files=50)
 
@@ -54,7 +54,7 @@ def test_a_disk_that_runs_full_meanwhile_ends_the_run(
     def shrinking(_: Path) -> tuple[int, int]:
         return free.pop(0), 100_000_000
 
-    monkeypatch.setattr(workspace, "_disk_space", shrinking)
+    monkeypatch.setattr(workspace_quota, "_disk_space", shrinking)
     assert WorkspaceQuota(tmp_path, LIMITS).is_exceeded()
 
 
@@ -64,5 +64,5 @@ def test_a_disk_that_was_full_before_is_not_the_runs_fault(
     def full(_: Path) -> tuple[int, int]:
         return 1_000, 100_000_000
 
-    monkeypatch.setattr(workspace, "_disk_space", full)
+    monkeypatch.setattr(workspace_quota, "_disk_space", full)
     assert not WorkspaceQuota(tmp_path, LIMITS).is_exceeded()

@@ -1,6 +1,10 @@
 """Command output: text or a JSON envelope, exit codes, and terminal escape sanitization."""
 
+import codecs
+import io
 import json
+import os
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -88,6 +92,58 @@ def sanitize(text: object) -> str:
     'a\\x1b[2Jb'
     """
     return "".join(map(_sanitize_char, str(text)))
+
+
+def sanitize_lines(text: str) -> str:
+    """Sanitize a text, but keep its lines and tabs."""
+    return "".join(char if char in "\n\t" else _sanitize_char(char) for char in text)
+
+
+class ScriptOutput:
+    """Output of a script: bytes into a pipe or file, sanitized text on a terminal.
+
+    There a script could otherwise change the title, hide lines, or write to the clipboard.
+    """
+
+    def __init__(self) -> None:
+        self._decoders: dict[int, io.IncrementalNewlineDecoder] = {}
+
+    def write(self, stream: int, piece: bytes, *, is_last: bool = False) -> None:
+        """Write a piece to stdout (1) or stderr (2); characters may be split between pieces."""
+        if os.isatty(stream):
+            if stream not in self._decoders:
+                utf8 = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+                # A lone carriage return would overwrite the line: it begins another one.
+                self._decoders[stream] = io.IncrementalNewlineDecoder(utf8, translate=True)
+            text = self._decoders[stream].decode(piece, final=is_last)
+            piece = sanitize_lines(text).encode()
+        # os.write may write less than it was given, e.g. into a full pipe.
+        while piece:
+            piece = piece[os.write(stream, piece) :]
+
+    def close(self) -> None:
+        """Write what is left of an incomplete character."""
+        for stream in self._decoders:
+            self.write(stream, b"", is_last=True)
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")
+"""Control characters that JSON does not escape, and a terminal obeys."""
+
+
+def to_json_line(data: object, *, is_utf8: bool) -> str:
+    r"""Serialize to JSON that every parser reads: a byte that is no text becomes `\xff`."""
+    text = json.dumps(data, ensure_ascii=False, default=str)
+    text = _LONE_SURROGATE.sub(_escape_byte, text)
+    if not is_utf8:  # JSON escapes are valid where stdout cannot encode the characters
+        return json.dumps(json.loads(text))
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _escape_byte(match: re.Match[str]) -> str:
+    number = ord(match[0]) - 0xDC00  # as surrogateescape decodes the bytes of a file name
+    return f"\\\\x{number:02x}" if 0x80 <= number <= 0xFF else "\ufffd"
 
 
 def _sanitize_char(char: str) -> str:
@@ -190,9 +246,8 @@ class Output:
 
     def _envelope(self, *, ok: bool, data: object, error: object) -> None:
         envelope = {"ok": ok, "command": self.command, "data": data, "error": error}
-        # JSON escapes keep the envelope valid where stdout cannot encode the characters.
         is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-        print(json.dumps(envelope, ensure_ascii=not is_utf8, default=str))
+        print(to_json_line(envelope, is_utf8=is_utf8))
 
     def problem_to_json(self, problem: Problem) -> dict[str, object]:
         """Serialize a problem for the JSON envelope."""

@@ -96,7 +96,7 @@ def is_store_busy(data: Path) -> bool:
 def is_lock_held(lock: Path) -> bool:
     """Say whether a live process holds a file lock (`flock`)."""
     try:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

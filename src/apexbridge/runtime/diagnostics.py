@@ -26,6 +26,7 @@ from apexbridge.runtime.container import Runtime
 from apexbridge.runtime.protected_paths import protected_within
 from apexbridge.runtime.script_runner import ResourceControls
 from apexbridge.sandbox.backend_selection import CanaryResult, SandboxSelection
+from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import ENVIRONMENT, Config, flatten
 from apexbridge.skills import frontmatter
 
@@ -71,8 +72,9 @@ async def run_checks(
     async with opened as runtime:
         skills = await _runtime_checks(translate, runtime)
     project = await anyio.to_thread.run_sync(_project_check, translate, config)
+    workspaces = await anyio.to_thread.run_sync(_workspaces_check, translate, config)
     variables = _variables_check(translate, config)
-    return [*_platform_checks(translate), data, project, *skills, variables]
+    return [*_platform_checks(translate), data, project, *skills, workspaces, variables]
 
 
 def checks_to_json(config: Config, checks: list[Check]) -> dict[str, Any]:
@@ -229,6 +231,16 @@ async def _agents_check(translate: Translate, runtime: Runtime) -> Check:
     return Check(name=translate("check_agents"), state="warn" if broken else "ok", detail=text)
 
 
+def _workspaces_check(translate: Translate, config: Config) -> Check:
+    """Warn of workspaces that could not be removed, and of entries that are none."""
+    name = translate("check_workspaces")
+    found = Workspaces(config.workspaces).leftovers()
+    if not found:
+        return Check(name=name, state="ok", detail=translate("workspaces_ok"))
+    detail = translate("workspaces_left", count=len(found), paths=_first_paths(found))
+    return Check(name=name, state="warn", detail=detail)
+
+
 def _project_check(translate: Translate, config: Config) -> Check:
     """Warn of a project, as a home folder, with keys and passwords that tools are kept from."""
     name, found = translate("check_project"), protected_within(config)
@@ -239,9 +251,12 @@ def _project_check(translate: Translate, config: Config) -> Check:
 
 def format_protected(translate: Translate, project: Path, found: Sequence[Path]) -> str:
     """Return what it means that a project contains protected paths."""
+    return translate("project_protected", project=project, paths=_first_paths(found))
+
+
+def _first_paths(found: Sequence[Path]) -> str:
     more = f" (+{len(found) - _SHOWN_PATHS})" if len(found) > _SHOWN_PATHS else ""
-    names = ", ".join(map(str, found[:_SHOWN_PATHS])) + more
-    return translate("project_protected", project=project, paths=names)
+    return ", ".join(map(str, found[:_SHOWN_PATHS])) + more
 
 
 def _variables_check(translate: Translate, config: Config) -> Check:

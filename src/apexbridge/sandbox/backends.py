@@ -25,7 +25,13 @@ from apexbridge.sandbox.child_process import RunningProcess, SpawnCommand
 from apexbridge.sandbox.egress_proxy import AllowListProxy, is_public_or_in
 from apexbridge.sandbox.execution import run_backend
 from apexbridge.sandbox.kernel_limits import ProcessCounter
-from apexbridge.sandbox.launcher import FIRST_INHERITED_FD, Launch, Launcher, required_paths
+from apexbridge.sandbox.launcher import (
+    FIRST_INHERITED_FD,
+    Launch,
+    Launcher,
+    required_paths,
+    written_paths,
+)
 
 # One shell counts processes with -u, another with -p; RLIMIT_AS would break node.
 _ULIMIT_SCRIPT = """\
@@ -98,6 +104,7 @@ class LandlockSandbox(_ProcessBackend):
             limits=request.limits,
             is_confined=True,
             needs=required_paths(request),
+            written=written_paths(request),
             workspace=request.workspace,
             read=request.access.read,
             write=request.access.write,
@@ -187,6 +194,7 @@ class BubblewrapSandbox(_ProcessBackend):
                 cwd="/",
                 limits=request.limits,
                 needs=required_paths(request),
+                written=written_paths(request),
                 workspace=request.workspace,
                 has_stdin=has_stdin,
                 descriptors=(status_write, program),

@@ -1,8 +1,9 @@
 """cgroups: limits on all processes of a run together, where cgroups are writable.
 
-Rlimits are per process: ten processes hold ten times the memory, and root is exempt from
-RLIMIT_NPROC. Versions 2 and 1 are supported, detected by creating and removing a group. The zygote
-creates a group for each prepared child, because joining one takes longer than the rest of a start.
+Rlimits are per process: ten processes hold ten times the memory (`family_memory` counts it where
+there are no cgroups), and root is exempt from RLIMIT_NPROC. Versions 2 and 1 are supported,
+detected by creating and removing a group. The zygote creates a group for each prepared child,
+because joining one takes longer than the rest of a start.
 """
 
 import os

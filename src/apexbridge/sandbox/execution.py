@@ -13,7 +13,7 @@ from anyio.lowlevel import RunVar
 from apexbridge.sandbox import child_process
 from apexbridge.sandbox.base import TIMEOUT_EXIT, ExecRequest, ExecutionResult, Outcome
 from apexbridge.sandbox.child_process import ProcessResult, RunningProcess, RunSpec
-from apexbridge.sandbox.workspace import WorkspaceQuota
+from apexbridge.sandbox.workspace_quota import WorkspaceQuota
 
 Result = TypeVar("Result")
 

@@ -15,6 +15,8 @@ from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_SECUREBITS = 1, 22, 28
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, CAPSET = 444, 445, 446, {"x86_64": 126}
+PR_SET_KEEPCAPS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 8, 47, 2
+CAP_DAC_READ_SEARCH, CAP_SETPCAP = 2, 8
 NOROOT_SECUREBITS = 0xEF  # no exec gives them back, and that is locked
 LANDLOCK_READ = 0b1101  # execute, read files, list folders
 LANDLOCK_FILE_RIGHTS = 0b0111 | 1 << 14 | 1 << 15  # what can be granted on a single file
@@ -22,6 +24,8 @@ LANDLOCK_FS_RIGHTS = 16
 MIN_LANDLOCK_ABI = 6  # what is older leaves signals and abstract sockets open
 PROCESS_COUNT_SECONDS = 1.0
 HIDDEN_PROCESSES = 16  # we ourselves, who may not be looked at
+
+_CAPABILITY_HEADER = struct.pack("=Ii", 0x20080522, 0)
 
 libc: Any = ctypes.CDLL(None, use_errno=True)
 
@@ -78,12 +82,29 @@ class LandlockRuleset:
         os.close(self._number)
 
 
-def drop_capabilities() -> None:
-    """Drop all capabilities, irrevocably."""
+def drop_capabilities(kept: int = 0) -> None:
+    """Drop all capabilities but those of a mask, which an exec passes on; irrevocably."""
+    raising = kept | 1 << CAP_SETPCAP
+    if kept:
+        _set_capabilities(raising, kept)
+        for number in range(kept.bit_length()):
+            if kept >> number & 1:
+                prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number)
     prctl(PR_SET_SECUREBITS, NOROOT_SECUREBITS)
-    header = struct.pack("=Ii", 0x20080522, 0)
-    number = CAPSET.get(os.uname().machine, 91)
-    check_errno(libc.syscall(number, header, bytes(24)))
+    _set_capabilities(kept, kept)
+
+
+def _set_capabilities(effective: int, inheritable: int) -> None:
+    words = struct.pack("=6I", effective, effective, inheritable, 0, 0, 0)
+    check_errno(libc.syscall(CAPSET.get(os.uname().machine, 91), _CAPABILITY_HEADER, words))
+
+
+def has_capability(number: int) -> bool:
+    """Return whether this process has a capability; a container's root may lack it."""
+    words = ctypes.create_string_buffer(24)
+    call = CAPSET.get(os.uname().machine, 91) - 1
+    check_errno(libc.syscall(call, _CAPABILITY_HEADER, words))
+    return bool(struct.unpack("=6I", words.raw)[0] >> number & 1)
 
 
 class SeccompFilter:
@@ -128,9 +149,13 @@ class ProcessCounter:
         return self._count
 
 
-def switch_user(number: int) -> None:
-    """Switch to a UID that owns nothing, with its own GID and no supplementary groups."""
+def switch_user(number: int, group: int, *, keeps_capabilities: bool = False) -> None:
+    """Switch to another UID and GID without supplementary groups.
+
+    Capabilities are lost with root, unless `drop_capabilities` is called next and keeps some.
+    """
     os.setgroups([])
-    os.setresgid(number, number, number)
+    os.setresgid(group, group, group)
+    prctl(PR_SET_KEEPCAPS, int(keeps_capabilities))
     os.setresuid(number, number, number)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user has cleared it

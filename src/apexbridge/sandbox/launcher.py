@@ -49,8 +49,10 @@ class Launch:
     env: Mapping[str, str]
     cwd: str
     limits: SandboxLimits
-    needs: tuple[Path, ...] | None = None
-    """Paths that another UID must be able to read to run it; None if only our own UID can."""
+    needs: tuple[Path, ...] = ()
+    """Paths that another UID must be able to read to run it."""
+    written: tuple[Path, ...] = ()
+    """Folders that it changes besides its workspace: they keep their owner."""
     workspace: Path | None = None
     """Private directory whose owner may be changed."""
     is_confined: bool = False
@@ -74,11 +76,12 @@ class Launcher:
         self._process: child_process.Popen | None = None
 
     def start(self, launch: Launch) -> RunningProcess:
-        """Launch a command; OSError if the zygote cannot be reached."""
+        """Launch a command; OSError if the zygote cannot be reached.
+
+        SandboxUnavailableError if only root could run it, and nothing would hide root's files.
+        """
         with ExitStack() as on_failure:
-            uid: LeasedUid | None = None
-            if self._uids is not None and launch.needs is not None:
-                uid = self._uids.lease(launch.needs, launch.workspace)
+            uid = self._lease(launch)
             if uid is not None:
                 on_failure.callback(uid.close)
             with ExitStack() as sent:
@@ -97,9 +100,19 @@ class Launcher:
                 given = [pipe[1] for pipe in pipes]
                 numbers = [*given, theirs.fileno(), written, *launch.descriptors]
                 bounds = list(self._groups.values(launch.limits)) if self._groups else []
-                self._send(json.dumps(bounds).encode(), numbers)
+                self._send(json.dumps([launch.limits.memory_bytes, bounds]).encode(), numbers)
             on_failure.pop_all()
         return _watched_process(ours, [pipe[0] for pipe in pipes], uid)
+
+    def _lease(self, launch: Launch) -> LeasedUid | None:
+        """Lease a UID for a command; None if it runs as ours."""
+        own = launch.workspace is not None or not launch.written
+        if launch.is_confined and own and os.geteuid() == 0:  # Landlock does not see modes
+            pool = self._uids or UidPool()
+            return pool.lease_unprivileged(launch.needs, launch.workspace, launch.written)
+        if self._uids is None or launch.written:
+            return None
+        return self._uids.lease(launch.needs, launch.workspace)
 
     def _send(self, bounds: bytes, descriptors: list[int]) -> None:
         with self._lock:
@@ -147,17 +160,21 @@ class Launcher:
                 self._disconnect()
 
 
-def required_paths(request: ExecRequest) -> tuple[Path, ...] | None:
-    """Return the paths that a leased UID must read; None if it would write foreign files.
+def required_paths(request: ExecRequest) -> tuple[Path, ...]:
+    """Return the paths that a leased UID must read.
 
     The workspace and what is in it are given to that UID.
     """
     own = request.workspace
-    if set(request.access.write) - {own}:
-        return None
     program = request.argv[0]
     paths = {*request.access.read, request.cwd, Path(program if program.startswith("/") else "/")}
+    paths -= set(request.access.write)
     return tuple(path for path in paths if own is None or not path.is_relative_to(own))
+
+
+def written_paths(request: ExecRequest) -> tuple[Path, ...]:
+    """Return the folders that a command may change besides its workspace."""
+    return tuple(path for path in request.access.write if path != request.workspace)
 
 
 def _config(groups: Cgroups | None) -> str:
@@ -176,6 +193,9 @@ def _encode_order(launch: Launch, uid: LeasedUid | None) -> bytes:
             "cwd": launch.cwd,
             "limits": dict(_rlimits(launch.limits)),
             "user": uid.number if uid else None,
+            "group": uid.group if uid else None,
+            "is_dedicated": uid is not None and uid.lock is not None,
+            "searches": uid is not None and uid.searches,
             "confined": launch.is_confined,
             "read": [str(path) for path in launch.read],
             "write": [str(path) for path in launch.write],

@@ -1,7 +1,9 @@
 """UID pool: where we are root, each run gets an unprivileged UID that no account has.
 
-The kernel then counts its processes apart from all others (RLIMIT_NPROC). A UID is leased only if
-it can read everything that was granted; otherwise the run stays root, without capabilities.
+The kernel then counts its processes apart from all others (RLIMIT_NPROC), and files of root keep
+their modes. Where such a UID cannot read everything that was granted, bubblewrap runs as root in
+its own user namespace, which has no other files; Landlock lets the UID pass folders by
+CAP_DAC_READ_SEARCH, and opens what was granted only (docs/decisions/0046).
 """
 
 import errno
@@ -9,9 +11,12 @@ import fcntl
 import itertools
 import os
 import stat
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from apexbridge.errors import SandboxUnavailableError
+from apexbridge.sandbox import kernel_limits
 
 _FIRST_UID = 1_900_000_000
 _UID_COUNT = 256
@@ -22,14 +27,19 @@ _MAX_CHECKED_ENTRIES = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasedUid:
-    """A UID leased to one run."""
+    """A UID leased to one run, or that of a folder's owner."""
 
     number: int
-    lock: int
+    group: int
+    lock: int | None = None
+    """None for an owner, who may have other processes."""
+    searches: bool = False
+    """Whether the run keeps CAP_DAC_READ_SEARCH."""
 
     def close(self) -> None:
         """Return the UID to the pool."""
-        os.close(self.lock)
+        if self.lock is not None:
+            os.close(self.lock)
 
 
 class UidPool:
@@ -51,14 +61,26 @@ class UidPool:
 
         OSError if all of them are taken, or none can be locked.
         """
-        if not self.is_enabled or not all(map(is_world_readable, paths)):
+        if not self.is_enabled or not _is_reachable(paths, workspace):
             return None
-        if workspace is not None and not is_world_readable(workspace.parent, is_listed=False):
-            return None
-        slot = self._free()
-        if workspace is not None:
-            chown_tree(workspace, slot.number)
-        return slot
+        return _give(self._free(), workspace)
+
+    def lease_unprivileged(
+        self, paths: Iterable[Path], workspace: Path | None, written: Sequence[Path]
+    ) -> LeasedUid:
+        """Lease a UID under Landlock, never root's: that of the owner of the written folders.
+
+        Raises:
+            SandboxUnavailableError: If root owns such a folder, or the paths are in a private
+                folder and we have not the capability to pass it.
+            OSError: If all UIDs are taken, or none can be locked.
+        """
+        owner = _owner(written)
+        searches = owner is not None or not _is_reachable(paths, workspace)
+        if searches and not kernel_limits.has_capability(kernel_limits.CAP_DAC_READ_SEARCH):
+            raise SandboxUnavailableError(code="sandbox_private_folder")
+        user = self._free() if owner is None else owner
+        return _give(replace(user, searches=searches), workspace)
 
     def _free(self) -> LeasedUid:
         """Lock a free UID; the kernel releases the lock when this process dies."""
@@ -72,8 +94,43 @@ class UidPool:
             except OSError:
                 os.close(lock)
             else:
-                return LeasedUid(number=number, lock=lock)
+                return LeasedUid(number=number, group=number, lock=lock)
         raise OSError(errno.EAGAIN, "every user for runs is taken")
+
+
+def _owner(folders: Sequence[Path]) -> LeasedUid | None:
+    """Return the one owner of folders that a run may change; None if there are none."""
+    found = {folder: folder.stat() for folder in folders}
+    owners = {status.st_uid for status in found.values()}
+    for folder, status in found.items():
+        if status.st_uid == 0 or len(owners) > 1:
+            raise SandboxUnavailableError(code="sandbox_root_folder", path=folder)
+    for status in found.values():
+        return LeasedUid(number=status.st_uid, group=status.st_gid or status.st_uid)
+    return None
+
+
+def _is_reachable(paths: Iterable[Path], workspace: Path | None) -> bool:
+    """Return whether a UID that owns nothing else can read the paths and get to its workspace."""
+    if workspace is not None and not is_world_readable(workspace.parent, is_listed=False):
+        around = workspace.parent
+        # A private folder around it is opened for its group: see `_give`.
+        if around.stat().st_uid != os.geteuid() or not is_world_readable(
+            around.parent, is_listed=False
+        ):
+            return False
+    return all(map(is_world_readable, paths))
+
+
+def _give(user: LeasedUid, workspace: Path | None) -> LeasedUid:
+    """Give the workspace to a UID; a dedicated one may pass the private folder around it."""
+    if workspace is not None:
+        chown_tree(workspace, user.number)
+        around = workspace.parent
+        if user.lock is not None and not around.stat().st_mode & stat.S_IXOTH:
+            os.chown(around, -1, user.group)
+            around.chmod(0o710)
+    return user
 
 
 def is_run_uid(number: int) -> bool:

@@ -257,7 +257,7 @@ def prestart(backend: Backend, key: PoolKey, workspaces: Workspaces) -> SandboxL
     lease = cold_lease(workspaces)
     try:
         lease.started = backend.start(key.request(lease.workspace), has_stdin=True)
-    except OSError:
+    except BaseException:
         lease.close()
         raise
     lease.key = key

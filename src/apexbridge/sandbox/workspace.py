@@ -1,28 +1,26 @@
-"""Workspaces: a private directory for each run, its quota, and the collection of output files.
-
-The quota needs no support by the file system: the tree is counted while the run lasts. That misses
-files that were unlinked while open, so the free space of the disk is checked too.
-"""
+"""Workspaces: a private directory for each run, its inputs, and the collection of output files."""
 
 import errno
 import fcntl
+import json
+import logging
 import os
 import stat
-import threading
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from apexbridge.errors import StorageError
-from apexbridge.paths import create_bytes, join_posix, remove_tree
-from apexbridge.sandbox.base import MIB, SandboxLimits
+from apexbridge.paths import create_bytes, join_posix, remove_tree, storage_errors
 from apexbridge.sandbox.uid_pool import chown_tree
 
-_LOCK = ".lock"
+log = logging.getLogger(__name__)
+
+_LOCK, _WORK = ".lock", "work"
+_LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,48 +32,129 @@ class CollectedOutputs:
 
 
 class Workspaces:
-    """Lease directories below one root; a file lock marks each as used until we die."""
+    """Lease directories below one root; a file lock marks each as used until we die.
+
+    A run owns its directory and may give it any mode, so the directory lies in another one that
+    the run cannot change: no other account gets there.
+
+    ```text
+    <root>/<id>.lock      held while the workspace is in use
+    <root>/<id>/work/     the workspace
+    <root>/quarantine/    workspaces that could not be removed; each sweep tries again
+    ```
+    """
 
     def __init__(self, home: Path) -> None:
         self._home = home
+        self._quarantine = home / "quarantine"
 
     @contextmanager
     def lease(self) -> Generator[Path]:
         """Lease an empty directory; StorageError if the disk refuses."""
-        # Each directory inside is private.
-        self._home.mkdir(parents=True, exist_ok=True, mode=0o711)
         place = self._home / uuid.uuid4().hex
-        held = _try_lock(place.with_suffix(_LOCK))
+        with storage_errors(self._home):
+            # Each directory inside is private.
+            self._home.mkdir(parents=True, exist_ok=True, mode=0o711)
+            held = _create_lock(place.with_suffix(_LOCK))
         try:
-            place.mkdir(mode=0o700)
-            yield place
+            with storage_errors(place):
+                place.mkdir(mode=0o700)
+                (place / _WORK).mkdir(mode=0o700)
+            yield place / _WORK
         finally:
-            remove_tree(place)
-            place.with_suffix(_LOCK).unlink(missing_ok=True)
+            self._discard(place)
             os.close(held)
 
     def sweep(self) -> int:
-        """Remove workspaces of killed processes; returns their number."""
+        """Remove workspaces of killed processes and quarantined ones; returns their number.
+
+        Never raises OSError: one entry that cannot be removed must not stop every later run.
+        """
         swept = 0
-        for lock in self._home.glob(f"*{_LOCK}") if self._home.is_dir() else ():
-            try:
-                held = _try_lock(lock)
-            except StorageError:
-                continue  # in use
-            remove_tree(lock.with_suffix(""))
-            lock.unlink(missing_ok=True)
-            os.close(held)
-            swept += 1
+        for lock in _entries(self._home):
+            held = _try_lock(lock) if lock.suffix == _LOCK else None
+            if held is not None:
+                swept += self._discard(lock.with_suffix(""))
+                os.close(held)
+        swept += sum(_is_removed(path) for path in _entries(self._quarantine))
+        with suppress(OSError):  # it is not empty, or not there
+            self._quarantine.rmdir()
         return swept
 
+    def leftovers(self) -> list[Path]:
+        """Return what cannot be removed, and entries that are none of ours, for `doctor`."""
+        found, here = _entries(self._quarantine), _entries(self._home)
+        for path in here:
+            is_named = path.suffix == _LOCK and path.with_suffix("") in here  # with its workspace
+            if path != self._quarantine and not is_named and not _is_in_use(path):
+                found.append(path)
+        return sorted(found)
 
-def _try_lock(lock: Path) -> int:
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    def _discard(self, place: Path) -> bool:
+        """Remove a workspace that we have locked, else quarantine it, else leave its lock."""
+        is_removed = _is_removed(place)
+        if not is_removed:
+            try:
+                self._quarantine.mkdir(mode=0o700, exist_ok=True)
+                place.rename(self._quarantine / place.name)
+            except OSError as error:
+                log.warning("Cannot move %s to the quarantine: %s", place, error)
+                return False
+        with suppress(OSError):
+            place.with_suffix(_LOCK).unlink(missing_ok=True)
+        return is_removed
+
+
+def _is_removed(place: Path) -> bool:
+    """Remove a directory tree; if that fails, log why."""
+    try:
+        remove_tree(place)
+    except OSError as error:
+        log.warning("Cannot remove %s: %s", place, error)
+        return False
+    return True
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _is_in_use(path: Path) -> bool:
+    """Return whether an entry is a workspace, or the lock of one, that a process uses."""
+    lock = path.with_suffix(_LOCK)
+    if path != lock and not path.is_dir():
+        return False
+    held = _try_lock(lock)
+    if held is not None:
+        os.close(held)
+    return held is None and lock.is_file() and not lock.is_symlink()
+
+
+def _create_lock(lock: Path) -> int:
+    """Create and hold a lock; a sweep that finds it at this moment may remove it again."""
+    while True:
+        descriptor = os.open(lock, _LOCK_FLAGS | os.O_CREAT, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.lstat(lock)):
+                return descriptor
+        os.close(descriptor)
+
+
+def _try_lock(lock: Path) -> int | None:
+    """Hold the lock of a process that is gone; None if it is in use, or no lock of ours."""
+    try:
+        descriptor = os.open(lock, _LOCK_FLAGS)
+    except OSError:
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except OSError:
         os.close(descriptor)
-        raise StorageError("it is in use", path=lock) from error
+        return None
     return descriptor
 
 
@@ -102,9 +181,9 @@ def collect_outputs(
     """Read the output files: regular files with one hard link, never through a symlink.
 
     Input files that the run did not change are none, and count for no limit. Whatever else is
-    there and not collected is named.
+    there and not collected is named, as far as names have room: they are part of every reply.
     """
-    files, left, budget = dict[str, bytes](), dict[str, str](), max_bytes
+    files, names, left, budget = dict[str, bytes](), _NameBudget(), _LeftOut(), max_bytes
     place.chmod(0o700)  # the run may have changed its mode
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -114,47 +193,68 @@ def collect_outputs(
             data = _read_output(top, name, max(allowed, len(given or b"")))
             if given is not None and data == given:
                 continue
-            if isinstance(data, bytes) and len(data) <= allowed:
+            if isinstance(data, bytes) and len(data) <= allowed and names.take(name):
                 files[name] = data
                 budget -= len(data)
             elif isinstance(data, bytes) or data == _TOO_LARGE:
-                left[name] = _TOO_LARGE if allowed >= 0 else "too many files"
+                left.add(name, _TOO_LARGE if allowed >= 0 else "too many files")
             else:
-                left[name] = data
+                left.add(name, data)
     finally:
         os.close(top)
-    return CollectedOutputs(files=files, left=_first_names(left))
+    return CollectedOutputs(files=files, left=left.to_dict())
 
 
-def _first_names(left: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the first of what was left out, and the number of the others: a name has its cost."""
-    more = len(left) - _MAX_NAMED
-    if more <= 0:
-        return left
-    return {**dict(islice(left.items(), _MAX_NAMED)), f"({more} more)": "not listed"}
+class _NameBudget:
+    """Bytes that names may take in a reply, counted as JSON writes them: an odd byte is six."""
+
+    def __init__(self) -> None:
+        self._bytes = _MAX_NAME_BYTES
+
+    def take(self, name: str) -> bool:
+        """Return whether there is room for one more."""
+        self._bytes -= len(json.dumps(name))
+        return self._bytes >= 0
+
+
+class _LeftOut:
+    """The first of what was left out, with the reasons, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._named, self._budget, self._more = dict[str, str](), _NameBudget(), 0
+
+    def add(self, name: str, reason: str) -> None:
+        if len(self._named) < _MAX_NAMED and self._budget.take(name):
+            self._named[name] = reason
+        else:
+            self._more += 1
+
+    def to_dict(self) -> Mapping[str, str]:
+        more = {f"({self._more} more)": "not listed"} if self._more else {}
+        return {**self._named, **more}
 
 
 def _output_names(
-    top: int, folder: PurePosixPath, left: dict[str, str], depth: int = 8
+    top: int, folder: PurePosixPath, left: _LeftOut, depth: int = 8
 ) -> Iterator[PurePosixPath]:
     try:
         with os.scandir(top) as items:
             found = sorted((item.name, item.is_dir(follow_symlinks=False)) for item in items)
     except OSError as error:
-        left[str(folder)] = str(error.strerror)
+        left.add(str(folder), str(error.strerror))
         return
     if not found and folder.parts:
-        left[str(folder)] = "an empty folder"
+        left.add(str(folder), "an empty folder")
     for name, is_folder in found:
         if not is_folder:
             yield folder / name
         elif not depth:
-            left[str(folder / name)] = "too deep"
+            left.add(str(folder / name), "too deep")
         else:
             try:
                 inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
             except OSError as error:
-                left[str(folder / name)] = str(error.strerror)
+                left.add(str(folder / name), str(error.strerror))
                 continue
             try:
                 yield from _output_names(inner, folder / name, left, depth - 1)
@@ -180,100 +280,4 @@ def _read_output(top: int, name: str, budget: int) -> bytes | str:
 
 
 _TOO_LARGE, _NO_FILE = "too large", "not a plain file"
-_MAX_NAMED = 1_000
-_MAX_DEPTH = 100
-_BLOCK = 512
-_MIN_FREE_BYTES = 1024 * MIB
-_MIN_FREE_DIVISOR = 20
-"""The smaller of the two must stay free: an absolute size, or this fraction of the disk."""
-
-_READ_SEARCH_MODE = stat.S_IRUSR | stat.S_IXUSR
-_RESOURCE_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-
-_count_lock = threading.Lock()
-"""One walk at a time: each holds a file descriptor for every level."""
-
-
-class WorkspaceQuota:
-    """Check whether a workspace exceeds its quota."""
-
-    def __init__(self, place: Path, limits: SandboxLimits) -> None:
-        self._place = place
-        self._limits = limits
-        self._free_before = _disk_space(place)[0]
-
-    def is_exceeded(self) -> bool:
-        """Count once; a workspace that cannot be counted exceeds its quota."""
-        count = _UsageCounter(self._limits)
-        with _count_lock:
-            try:
-                if self._is_disk_filling():
-                    return True
-                _in_directory(None, str(self._place), lambda top: count.folder(top, 0))
-            except OSError as error:
-                return error.errno not in _RESOURCE_ERRNOS
-        return count.is_over
-
-    def _is_disk_filling(self) -> bool:
-        """Return True if the disk is nearly full and this run can be the cause."""
-        free, size = _disk_space(self._place)
-        is_low = free < min(_MIN_FREE_BYTES, size // _MIN_FREE_DIVISOR)
-        return is_low and self._free_before - free > self._limits.workspace_bytes
-
-
-class _UsageCounter:
-    """One walk, which ends as soon as the quota is exceeded."""
-
-    def __init__(self, limits: SandboxLimits) -> None:
-        self._bytes = limits.workspace_bytes
-        self._files = limits.workspace_files
-        self.is_over = False
-
-    def folder(self, descriptor: int, depth: int) -> None:
-        if depth > _MAX_DEPTH:
-            self.is_over = True
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                if self.is_over:
-                    return
-                self._entry(descriptor, entry.name, depth)
-
-    def _entry(self, parent: int, name: str, depth: int) -> None:
-        try:
-            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        except FileNotFoundError:  # gone since it was listed
-            return
-        self._files -= 1
-        self._bytes -= status.st_blocks * _BLOCK  # allocated blocks, not st_size (sparse files)
-        self.is_over = self._files < 0 or self._bytes < 0
-        if stat.S_ISDIR(status.st_mode) and not self.is_over:
-            _in_directory(parent, name, lambda inner: self.folder(inner, depth + 1))
-
-
-def _in_directory(parent: int | None, name: str, count: Callable[[int], None]) -> None:
-    """Open a subdirectory, also one with mode 000, but never through a symlink."""
-    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        held = os.open(name, os.O_PATH | flags, dir_fd=parent)
-    except (FileNotFoundError, NotADirectoryError):  # removed or replaced meanwhile
-        if parent is None:
-            raise
-        return
-    try:
-        here = f"/proc/self/fd/{held}"  # the path may be a symlink by now (TOCTOU)
-        mode = os.fstat(held).st_mode
-        if mode & _READ_SEARCH_MODE != _READ_SEARCH_MODE and os.geteuid() != 0:
-            os.chmod(here, stat.S_IMODE(mode) | _READ_SEARCH_MODE)
-        inner = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            count(inner)
-        finally:
-            os.close(inner)
-    finally:
-        os.close(held)
-
-
-def _disk_space(place: Path) -> tuple[int, int]:
-    """Return the free and total bytes of the file system."""
-    status = os.statvfs(place)
-    return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+_MAX_NAMED, _MAX_NAME_BYTES = 1_000, 128 * 1024

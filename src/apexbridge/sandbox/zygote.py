@@ -22,7 +22,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from apexbridge.sandbox.family_memory import FamilyMemory
 from apexbridge.sandbox.kernel_limits import (
+    CAP_DAC_READ_SEARCH,
     MIN_LANDLOCK_ABI,
     PR_SET_PDEATHSIG,
     LandlockRuleset,
@@ -62,17 +64,19 @@ def exec_order(
     """In the child: drop all privileges, then exec the command. Does not return."""
     os.setsid()
     os.chdir(order["cwd"])
+    kept = 1 << CAP_DAC_READ_SEARCH if order["searches"] else 0
     if order["user"] is not None:
-        switch_user(order["user"])
-    elif os.geteuid() != 0:  # RLIMIT_NPROC counts all processes of the UID, ours too
+        switch_user(order["user"], order["group"], keeps_capabilities=bool(kept))
+    if os.geteuid() != 0 and not order["is_dedicated"]:
+        # RLIMIT_NPROC counts all processes of the UID, also those that are not of this run.
         order["limits"]["RLIMIT_NPROC"] += process_counter.count()
     set_rlimits(order["limits"])
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     if order["confined"]:
         if rules is None:
             raise OSError(95, "this kernel has no Landlock")
-        if os.geteuid() == 0:
-            drop_capabilities()
+        if kept or os.geteuid() == 0:
+            drop_capabilities(kept)
         rules.grant(order["read"], order["write"])
         rules.enforce()
         if system_calls is not None:
@@ -192,7 +196,8 @@ class Supervisor:
             os.close(taken)
             set_cloexec(descriptors)
             control = socket.socket(fileno=descriptors.pop(3))
-            report = self._execute(json.loads(packet), control, descriptors)
+            memory, bounds = json.loads(packet)
+            report = self._execute(memory, bounds, control, descriptors)
             with contextlib.suppress(OSError):
                 control.send(json.dumps(report).encode())
             control.close()  # the client does not wait for the cleanup
@@ -200,7 +205,11 @@ class Supervisor:
         remove_groups(self._groups)
 
     def _execute(
-        self, bounds: list[tuple[int, str, int]], control: socket.socket, descriptors: Sequence[int]
+        self,
+        memory: int,
+        bounds: list[tuple[int, str, int]],
+        control: socket.socket,
+        descriptors: Sequence[int],
     ) -> dict[str, int | None]:
         """Forward the order to the child, and watch until its exit or our own."""
         try:
@@ -216,9 +225,18 @@ class Supervisor:
         watch = select.poll()
         for descriptor in (self._pidfd, control.fileno()):
             watch.register(descriptor, select.POLLIN)
-        watch.poll()
+        if self._groups:
+            watch.poll()
+        else:
+            self._watch_memory(watch, FamilyMemory(memory))
         status = self._tree.kill(self._child)
         return {"errno": struct.unpack("=i", failure)[0]} if failure else {"status": status}
+
+    def _watch_memory(self, watch: select.poll, memory: FamilyMemory) -> None:
+        """Wait for the end of the command, or until its processes hold too much memory."""
+        while not watch.poll(memory.pause * 1000):
+            if memory.is_exceeded(self._tree.members()):
+                return
 
 
 def prefault() -> None:

@@ -1,6 +1,5 @@
 """`run`: execute a skill's script in the sandbox and stream its output."""
 
-import os
 import signal
 import sys
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from apexbridge.activation.input_files import InputFiles, format_skipped
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.cli.commands.deps import print_needs
 from apexbridge.cli.created_files import save_files
-from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.output import ExitCode, Output, ScriptOutput, sanitize
 from apexbridge.errors import ApexBridgeError, PermissionDeniedError
 from apexbridge.runtime import Runtime
 from apexbridge.sandbox.base import ExecutionResult
@@ -126,6 +125,7 @@ async def _execute(out: Output, options: RunOptions) -> ExecutionResult:
         inputs = await anyio.to_thread.run_sync(InputFiles.from_disk, options.inputs)
         if inputs.skipped:
             out.note(out.text("inputs_skipped", reasons=format_skipped(inputs.skipped)))
+        shown = ScriptOutput()
         call = ScriptCall(
             skill=runtime.catalog.get(options.name),
             script=options.script,
@@ -133,12 +133,14 @@ async def _execute(out: Output, options: RunOptions) -> ExecutionResult:
             inputs=inputs.files,
             hosts=options.hosts,
             limits=limits,
-            on_output=None if out.as_json or out.is_quiet else _write_stream,
+            on_output=None if out.as_json or out.is_quiet else shown.write,
         )
         try:
             return await runtime.script_runner.execute(call, is_unsafe=options.is_unsafe)
         except PermissionError as error:
             raise PermissionDeniedError(f"{error.strerror}: {error.filename}") from None
+        finally:
+            shown.close()
 
 
 async def _offer_build(out: Output, runtime: Runtime, name: str) -> None:
@@ -152,12 +154,6 @@ async def _offer_build(out: Output, runtime: Runtime, name: str) -> None:
     print_needs(out, found.needs)
     if out.confirm("deps_ask", name=skill.name):
         await runtime.dependencies.build(skill)
-
-
-def _write_stream(stream: int, piece: bytes) -> None:
-    # os.write may write less than it was given, e.g. into a full pipe.
-    while piece:
-        piece = piece[os.write(stream, piece) :]
 
 
 def _as_json(result: ExecutionResult) -> dict[str, object]:
