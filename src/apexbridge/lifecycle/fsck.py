@@ -55,9 +55,8 @@ def read_history(data: Path, present: Mapping[str, Skill]) -> AuditHistory:
     try:
         tally.checked += log.verify()
     except AuditBrokenError as error:
-        tally.violation(
-            error.code, AUDIT_FILE, path=str(data / AUDIT_FILE), line=str(error.details["line"])
-        )
+        details = {key: str(value) for key, value in error.details.items() if value}
+        tally.violation(error.code, AUDIT_FILE, **details)
     last = _last_changes(log)
     complete = _restorable(data / "skills")
     trashed = frozenset(complete.values())

@@ -16,6 +16,7 @@ _STATE = (
     "*.jsonl",
     "*.db",
     "*.db-*",
+    "*.head",
     "lance",
     "tags",
     "workspaces",
