@@ -17,6 +17,8 @@ _STATE = (
     "*.db",
     "*.db-*",
     "*.head",
+    "*.broken",
+    "*.damaged-*",
     "lance",
     "tags",
     "workspaces",
