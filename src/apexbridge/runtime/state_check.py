@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from apexbridge.api_keys import KeyFile
 from apexbridge.errors import StateDamagedError, StorageError
+from apexbridge.lifecycle.expiry_clock import CLOCK_FILE, ClockFile
 from apexbridge.lifecycle.source_records import RecordsFile
 from apexbridge.lifecycle.states import StatesFile
 from apexbridge.paths import rename_free
@@ -26,6 +27,7 @@ STATES = "states.json"
 _JSON_FILES: Mapping[str, type[BaseModel]] = {
     STATES: StatesFile,
     "approvals.json": ApprovalFile,
+    CLOCK_FILE: ClockFile,
     "keys.json": KeyFile,
     "sources.json": RecordsFile,
     "secrets.json": SealedFile,
