@@ -1,6 +1,7 @@
 """Path traversal guard and atomic file system changes."""
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Callable
@@ -286,3 +287,54 @@ def test_what_can_be_removed_goes_also_if_a_part_cannot(
     with pytest.raises(PermissionError):
         remove_tree(tmp_path / "root")
     assert sorted(path.name for path in (tmp_path / "root").rglob("*")) == ["a", "stuck"]
+
+
+def test_a_file_that_is_being_written_is_not_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed, sync = list[bool](), os.fsync
+
+    def look(descriptor: int) -> None:
+        removed.extend(map(paths.remove_abandoned, tmp_path.glob(".*.new")))
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fsync", look)
+    paths.replace_bytes(tmp_path / "a", b"x")
+    assert removed == [False]
+    assert (tmp_path / "a").read_bytes() == b"x"
+    left = tmp_path / f".{'0a' * 16}.new"
+    left.write_bytes(b"")
+    assert paths.remove_abandoned(left)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert not paths.remove_abandoned(left)
+
+
+def test_a_file_that_was_removed_as_abandoned_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, lock = list[Path](), fcntl.flock
+
+    def late(descriptor: int, how: int) -> None:
+        if not made:
+            made.extend(tmp_path.glob(".*.new"))
+            made[0].unlink()
+        lock(descriptor, how)
+
+    monkeypatch.setattr("fcntl.flock", late)
+    paths.create_bytes(tmp_path / "a", b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_file_is_set_aside_under_a_free_name(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / "a.db").write_bytes(b"%d" % number)
+        (tmp_path / "a.db-wal").write_bytes(b"log %d" % number)
+        moved = paths.rename_free(tmp_path / "a.db", "damaged", ("-wal", "-shm"))
+        assert moved.name == f"a.db.damaged-{number}"
+    found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert found == {
+        "a.db.damaged-1": b"1",
+        "a.db.damaged-1-wal": b"log 1",
+        "a.db.damaged-2": b"2",
+        "a.db.damaged-2-wal": b"log 2",
+    }

@@ -4,16 +4,16 @@ import hashlib
 import math
 import secrets
 import time
-from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from apexbridge.errors import ConfigError, StorageError
-from apexbridge.file_lock import file_lock
-from apexbridge.paths import create_bytes, replace_bytes, storage_errors
+from apexbridge.errors import ConfigError
+from apexbridge.paths import create_bytes, storage_errors
+from apexbridge.state_files import StateFile
 
 Scope = Literal["chat", "skills:read", "skills:write", "exec", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -40,7 +40,9 @@ class ApiKey(BaseModel):
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
-class _KeyFile(BaseModel):
+class KeyFile(BaseModel):
+    """Content of `keys.json`."""
+
     model_config = ConfigDict(extra="ignore")
 
     keys: tuple[ApiKey, ...] = ()
@@ -49,12 +51,13 @@ class _KeyFile(BaseModel):
 class ApiKeyStore:
     """JSON file of API keys with mode 0600, reloaded when its mtime, size or inode changes.
 
-    A key is 32 random bytes: a plain SHA-256 is enough, since brute force is out of reach. Methods
-    raise StorageError if the file exists and cannot be read, or cannot be written.
+    A key is 32 random bytes: a plain SHA-256 is enough, since brute force is out of reach. Fail
+    closed: methods raise StateDamagedError if the file exists and cannot be read, for it
+    authenticates no caller then; and StorageError if it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._file = StateFile(path, KeyFile)
         self._seen: tuple[int, int, int] | None = None
         self._checked_at = -math.inf
         self._by_hash: dict[str, ApiKey] = {}
@@ -78,8 +81,9 @@ class ApiKeyStore:
             created=time.time(),
             expires=expires,
         )
-        with self._file_lock():
-            self._write((*self._read(), key))
+        with self._file.change() as stored:
+            stored.keys = (*stored.keys, key)
+        self._checked_at = -math.inf
         return text, key
 
     def revoke(self, wanted: str) -> ApiKey | None:
@@ -88,9 +92,9 @@ class ApiKeyStore:
         Raises:
             ConfigError: If several valid ones have that name.
         """
-        with self._file_lock():
-            keys, now = self._read(), time.time()
-            valid = [key for key in keys if key.is_valid(now)]
+        with self._file.change() as stored:
+            now = time.time()
+            valid = [key for key in stored.keys if key.is_valid(now)]
             found = [key for key in valid if key.id == wanted] or [
                 key for key in valid if key.name == wanted
             ]
@@ -100,12 +104,13 @@ class ApiKeyStore:
                 ids = ", ".join(key.id for key in found)
                 raise ConfigError(code="key_ambiguous", name=wanted, ids=ids)
             revoked = found[0].model_copy(update={"revoked": now})
-            self._write(revoked if key.id == revoked.id else key for key in keys)
+            stored.keys = tuple(revoked if key.id == revoked.id else key for key in stored.keys)
+        self._checked_at = -math.inf
         return revoked
 
     def all(self) -> tuple[ApiKey, ...]:
         """Return every key, also expired and revoked ones, oldest first."""
-        return self._read()
+        return self._file.read().keys
 
     def find(self, text: str) -> ApiKey | None:
         """Look up a valid key by its secret text; costs one stat call at most."""
@@ -123,7 +128,7 @@ class ApiKeyStore:
     def has_any(self) -> bool:
         """Return whether there is any valid key."""
         now = time.time()
-        return any(key.is_valid(now) for key in self._read())
+        return any(key.is_valid(now) for key in self._file.read().keys)
 
     def check(self) -> None:
         """Check that the file can be read; reload it if it changed."""
@@ -131,32 +136,13 @@ class ApiKeyStore:
         if now - self._checked_at < _STAT_INTERVAL:
             return
         seen = (0, 0, 0)
-        with storage_errors(self._path), suppress(FileNotFoundError):
-            stat = self._path.stat()
+        with storage_errors(self._file.path), suppress(FileNotFoundError):
+            stat = self._file.path.stat()
             seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if seen != self._seen:
-            self._by_hash = {key.sha256: key for key in self._read()}
+            self._by_hash = {key.sha256: key for key in self._file.read().keys}
             self._seen = seen
         self._checked_at = now
-
-    def _file_lock(self) -> AbstractContextManager[int]:
-        return file_lock(self._path.with_suffix(".lock"))
-
-    def _read(self) -> tuple[ApiKey, ...]:
-        try:
-            return _KeyFile.model_validate_json(self._path.read_bytes()).keys
-        except FileNotFoundError:
-            return ()
-        except (OSError, ValidationError) as error:
-            # Fail closed: a damaged file authenticates no caller.
-            raise StorageError(str(error), path=self._path) from error
-
-    def _write(self, keys: Iterable[ApiKey]) -> None:
-        ring = _KeyFile(keys=tuple(keys))
-        if not self._path.exists():
-            self._path.touch(mode=0o600)  # replace_bytes keeps the mode of the old file
-        replace_bytes(self._path, ring.model_dump_json(indent=1).encode())
-        self._checked_at = -math.inf
 
 
 def create_first_key(store: ApiKeyStore, path: Path) -> str | None:

@@ -4,6 +4,7 @@ ApexBridgeError
 ├── ConfigError                  invalid settings, or an extension that cannot be loaded
 │   └── SettingNotFoundError     unknown setting name
 ├── StorageError                 a file or folder cannot be read, written or renamed
+│   ├── StateDamagedError        a file of the data folder is damaged; it is left as it is
 │   ├── AuditBrokenError         the hash chain of the audit log does not verify
 │   └── UnsafePathError          path traversal: a path resolves outside its base folder
 ├── SkillError
@@ -98,6 +99,12 @@ class UnsafePathError(StorageError):
     code = "path_unsafe"
 
 
+class StateDamagedError(StorageError):
+    """A file of the data folder is damaged; it is neither replaced nor taken for an empty one."""
+
+    code = "state_damaged"
+
+
 class AuditBrokenError(StorageError):
     """The hash chain of the audit log does not verify."""
 
@@ -123,10 +130,8 @@ class _UnknownNameError(ApexBridgeError):
         phrase = super().localized(language)
         if not self.near:
             return phrase
-        names = " / ".join(self.near)
-        return phrase._replace(
-            hint=locales.localize("did_you_mean", {"names": names}, language).message
-        )
+        near = locales.localize("did_you_mean", {"names": " / ".join(self.near)}, language)
+        return phrase._replace(hint=near.message)
 
 
 class SettingNotFoundError(_UnknownNameError, ConfigError):

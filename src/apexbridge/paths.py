@@ -6,12 +6,14 @@ If the disk refuses to commit, exchange or replace, `StorageError` is raised and
 import contextlib
 import ctypes
 import errno
+import fcntl
+import itertools
 import os
 import re
 import stat
 import sys
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -307,21 +309,22 @@ def _renameat2() -> "ctypes._NamedFuncPointer | None":  # pyright: ignore[report
     return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 
 
-def replace_bytes(path: Path, data: bytes) -> None:
+def replace_bytes(path: Path, data: bytes, *, new_mode: int = 0o644) -> None:
     """Replace a file's content atomically: a crash leaves the old bytes or the new ones.
 
-    The mode of the old file is kept. A symlink or device in its place is refused (StorageError).
+    The mode of the old file is kept; a file that was not there gets `new_mode`. A symlink or device
+    in its place is refused (StorageError).
     """
-    with _temporary_sibling(path) as temporary:
+    with _creation_errors(path):
         try:
             mode = path.lstat().st_mode
         except FileNotFoundError:
-            mode = stat.S_IFREG | 0o644
+            mode = stat.S_IFREG | new_mode
         if not stat.S_ISREG(mode):
             raise StorageError("it is not a regular file", path=path)
-        _write_new(temporary, data, stat.S_IMODE(mode))
-        temporary.replace(path)
-        fsync_dir(path.parent)
+        with _temporary_file(path, data, stat.S_IMODE(mode)) as temporary:
+            temporary.replace(path)
+            fsync_dir(path.parent)
 
 
 def replace_file(path: Path, new: Path) -> None:
@@ -335,14 +338,29 @@ def replace_file(path: Path, new: Path) -> None:
         old.unlink()
 
 
+def rename_free(path: Path, suffix: str, side_files: Sequence[str] = ()) -> Path:
+    """Rename a file to `NAME.SUFFIX-N`, the first free one, and return that; nothing is replaced.
+
+    `side_files` are endings of files that belong to it and are renamed first.
+    """
+    with storage_errors(path):
+        names = (path.with_name(f"{path.name}.{suffix}-{number}") for number in itertools.count(1))
+        target = next(name for name in names if not os.path.lexists(name))
+        for ending in side_files:
+            with contextlib.suppress(FileNotFoundError):
+                path.with_name(path.name + ending).rename(f"{target}{ending}")
+        path.rename(target)
+        fsync_dir(path.parent)
+        return target
+
+
 def create_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Create a file that must not exist yet; a reader sees all of it or nothing.
 
     Raises:
         StorageError: `path_exists` if there is one, `storage_failed` if the disk refuses.
     """
-    with _temporary_sibling(path) as temporary:
-        _write_new(temporary, data, mode)
+    with _creation_errors(path), _temporary_file(path, data, mode) as temporary:
         path.hardlink_to(temporary)
         fsync_dir(path.parent)
 
@@ -366,23 +384,54 @@ def _creation_errors(path: Path) -> Generator[None]:
 
 
 @contextmanager
-def _temporary_sibling(path: Path) -> Generator[Path]:
-    """Yield the path of a temporary file in the same directory, removed afterwards."""
+def _temporary_file(path: Path, data: bytes, mode: int) -> Generator[Path]:
+    """Write and sync a temporary file in the same directory; it is removed afterwards.
+
+    It is locked until then, so that `remove_abandoned` can tell it from one of a killed process.
+    """
     if not path.name:
         raise StorageError("it names no file", path=path)
-    temporary = path.with_name(f".{uuid.uuid4().hex}.new")
+    temporary, descriptor = _create_locked(path.parent, mode)
     try:
-        with _creation_errors(path):
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
             yield temporary
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def _write_new(path: Path, data: bytes, mode: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, mode), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
+def _create_locked(folder: Path, mode: int) -> tuple[Path, int]:
+    while True:
+        path = folder / f".{uuid.uuid4().hex}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, mode)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return path, descriptor
+        os.close(descriptor)  # removed as abandoned before it was locked
+
+
+def remove_abandoned(path: Path) -> bool:
+    """Remove a temporary file whose writer was killed; False if one holds its lock, or it is gone.
+
+    Raises OSError.
+    """
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)  # under the lock: its writer then sees that it is gone
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

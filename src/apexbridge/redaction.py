@@ -1,10 +1,13 @@
-"""Redaction of credentials: API keys, tokens, passwords and private keys in texts.
+"""Redaction: API keys, tokens, passwords and private keys in texts, and folders in error messages.
 
 Logs are redacted generously: a word too many costs nothing there. What a tool returns to a model is
 redacted strictly, by the forms that providers give to their keys, since a model works with it.
 """
 
 import re
+from pathlib import Path
+
+from apexbridge.errors import ApexBridgeError, StorageError, UnsafePathError
 
 REDACTED = "[hidden]"
 HIDDEN_CREDENTIAL = "[hidden credential]"
@@ -53,3 +56,19 @@ def redact_credentials(text: str) -> str:
     'token: [hidden credential], the rest stays'
     """
     return _CREDENTIAL.sub(HIDDEN_CREDENTIAL, text)
+
+
+_ABSOLUTE_PATH = re.compile(r"(?<![\w./:])(?:/[^\s/'\":;,()]+)+/([^\s/'\":;,()]+)")
+
+
+def hide_paths(text: str, error: ApexBridgeError) -> str:
+    """Reduce paths of this machine to file names: where its folders are is no client's business.
+
+    A path that the client sent, and is refused, stays as it is.
+    """
+    for value in error.details.values():
+        if isinstance(value, Path) and value.is_absolute():
+            text = text.replace(str(value), value.name)
+    if isinstance(error, StorageError) and not isinstance(error, UnsafePathError):
+        text = _ABSOLUTE_PATH.sub(r"\1", text)  # in the text of an OSError
+    return text

@@ -23,7 +23,7 @@ def test_a_data_folder_without_violations_prints_one_table(run: Run, skills: Pat
     done = run("--set", HASH, "doctor", "--fsck")
     assert (done.code, done.err) == (0, "")
     rows = [line.split("\t") for line in done.out.splitlines()[:-1]]
-    assert [row[0] for row in rows] == [f"I{number}" for number in range(1, 13)]
+    assert [row[0] for row in rows] == [f"I{number}" for number in range(1, 14)]
     assert rows[0] == ["I1", "1", "holds", "every skill folder is complete"]
     assert rows[5][1:3] == ["-", "not visible on disk; proved by tests"]
     assert done.out.splitlines()[-1] == f"No violations in the data folder {skills.parent}"
@@ -50,7 +50,7 @@ def test_json_output_has_every_invariant_with_its_violations(run: Run, skills: P
     assert json.loads(done.out)["ok"] is False
     assert (done.data["violations"], done.data["mended"]) == (1, None)
     entries = {entry["invariant"]: entry for entry in done.data["invariants"]}
-    assert len(entries) == 12
+    assert len(entries) == 13
     (violation,) = entries["I10"]["violations"]
     assert (violation["code"], violation["where"]) == ("fsck_staging_left", "skills/.staging/left")
     assert not entries["I6"]["visible"]

@@ -13,12 +13,22 @@ from pathlib import Path
 import anyio
 import pytest
 
-from apexbridge.lifecycle.fsck import INVARIANTS, PROVEN_BY_TESTS, FsckReport, Invariant
+from apexbridge.errors import StateDamagedError
+from apexbridge.lifecycle.fsck import (
+    INVARIANTS,
+    PROVEN_BY_TESTS,
+    FsckInput,
+    FsckReport,
+    Invariant,
+    run_fsck,
+)
+from apexbridge.lifecycle.source_records import InstallOrigin, SourceRecord
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.locales import error_texts
 from apexbridge.retrieval.vectorized_marker import Marker, read_marker, write_marker
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.fsck import check_data_dir, repair_data_dir
+from apexbridge.runtime.state_check import STATE_FILES
 from apexbridge.settings import Config, load
 from apexbridge.skills import tree
 from apexbridge.skills.model import Fingerprint
@@ -336,11 +346,115 @@ async def test_what_cannot_be_made_anew_stays_found_and_says_what_to_do(
     assert all(problem.localized("zh").hint for problem in after.violations)
 
 
+@pytest.mark.parametrize("name", STATE_FILES)
+async def test_damaged_state_is_found_and_set_aside_when_asked_to(
+    loaded: Config, data: Path, name: str
+) -> None:
+    (data / name).write_bytes(b"garbage" * 1_000)
+    before = _tree(data)
+    found = await check_data_dir(loaded)
+    assert _codes(found) == {"I13": {"state_damaged"}}
+    (problem,) = found.violations
+    assert (problem.where, str(data) in problem.message) == (name, False)
+    assert _tree(data) == before
+    mended = await repair_data_dir(loaded)
+    assert mended.set_aside == (f"{name}.damaged-1",)
+    assert (data / f"{name}.damaged-1").read_bytes() == b"garbage" * 1_000
+    assert _codes(await check_data_dir(loaded)) == {}
+
+
+async def test_no_earlier_damaged_file_is_replaced(loaded: Config, data: Path) -> None:
+    for number in (1, 2):
+        (data / "states.json").write_bytes(b"%d" % number)
+        assert (await repair_data_dir(loaded)).set_aside == (f"states.json.damaged-{number}",)
+    assert (data / "states.json.damaged-1").read_bytes() == b"1"
+
+
+async def test_no_process_starts_without_the_states(loaded: Config, data: Path) -> None:
+    async with Runtime.open(loaded) as runtime:
+        await runtime.manager.set_enabled("garden", enabled=False)
+        (data / "states.json").write_bytes(b"{")
+        await runtime.refresh()
+        assert "garden" not in {skill.name for skill in runtime.catalog.skills}
+        with pytest.raises(StateDamagedError):
+            await runtime.manager.set_enabled("garden", enabled=True)
+    with pytest.raises(StateDamagedError):
+        async with Runtime.open(loaded):
+            pass
+    assert (data / "states.json").read_bytes() == b"{"
+
+
+async def test_no_skill_is_changed_while_its_source_cannot_be_recorded(
+    loaded: Config, data: Path, tmp_path: Path
+) -> None:
+    (data / "sources.json").write_bytes(b"{")
+    known = InstallOrigin(source=SourceRecord(source="github:o/r"))
+    async with Runtime.open(loaded) as runtime:
+        with pytest.raises(StateDamagedError):
+            await runtime.manager.install(_zip(tmp_path, "new"), origin=known)
+        with pytest.raises(StateDamagedError):
+            await runtime.manager.update(_zip(tmp_path, "garden", "Other."), origin=known)
+        with pytest.raises(StateDamagedError):
+            await runtime.manager.uninstall("violin")
+        found = {skill.name: skill.description for skill in runtime.catalog.skills}
+    assert "new" not in found
+    assert (found["garden"], "violin" in found) == ("Grows tomatoes.", True)
+    assert (data / "sources.json").read_bytes() == b"{"
+
+
+async def test_a_check_beside_a_writer_finds_nothing(loaded: Config, data: Path) -> None:
+    async with Runtime.open(loaded) as runtime:
+        with closing(sqlite3.connect(data / "index.db", isolation_level=None)) as writer:
+            writer.execute("PRAGMA wal_autocheckpoint = 0")
+            writer.execute("BEGIN IMMEDIATE")
+            writer.execute("UPDATE entries SET sequence = sequence + 1")
+            runtime.usage.record("garden", 1.0)
+            assert _codes(await check_data_dir(loaded)) == {}
+
+
 async def test_what_may_be_being_written_now_is_no_leftover(loaded: Config, data: Path) -> None:
     (data / f".{'0a' * 16}.new").write_bytes(b"{")
     (data / f".{'0b' * 16}.new").mkdir()
     assert _codes(await check_data_dir(loaded)) == {}
     assert (await repair_data_dir(loaded)).temporaries == 0
+
+
+async def test_a_server_removes_what_a_kill_just_left_and_takes_files_from_others(
+    loaded: Config, data: Path
+) -> None:
+    (data / "verdicts").mkdir(exist_ok=True)
+    (data / "verdicts").chmod(0o755)
+    left = data / f"verdicts/.{'0a' * 16}.new"
+    left.write_bytes(b"{")
+    for name in ("index.db", "usage.db", "audit.jsonl", "states.json"):
+        (data / name).touch()
+        (data / name).chmod(0o644)
+    (data / "states.json").write_text("{}", encoding="utf-8")
+    async with Runtime.open(loaded, is_server=True):
+        assert not left.exists()
+    modes = {p.name: oct(p.stat().st_mode & 0o077) for p in data.iterdir() if p.is_file()}
+    assert set(modes.values()) == {"0o0"}, modes
+    assert (data / "verdicts").stat().st_mode & 0o777 == 0o700
+    assert (data / "skills/garden/SKILL.md").stat().st_mode & 0o044
+
+
+async def test_a_violation_beside_a_server_must_be_found_twice(
+    loaded: Config, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _no_skill_md(data)
+    async with Runtime.open(loaded, is_server=True):
+        assert "I1" in _codes(await check_data_dir(loaded))
+        checks = list[FsckReport]()
+
+        def sees_a_change(target: FsckInput) -> FsckReport:
+            checks.append(run_fsck(target))
+            (data / "skills/garden/SKILL.md").write_bytes(skill_md("garden", "Grows tomatoes."))
+            return checks[-1]
+
+        monkeypatch.setattr("apexbridge.runtime.fsck.run_fsck", sees_a_change)
+        found = _codes(await check_data_dir(loaded))
+    assert "I1" in _codes(checks[0])
+    assert "I1" not in found
 
 
 async def test_a_file_left_in_a_skill_is_found_and_removed(loaded: Config, data: Path) -> None:

@@ -4,11 +4,17 @@ import fcntl
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from apexbridge.errors import SkillExistsError, SkillNotFoundError, StorageError
+from apexbridge.errors import (
+    SkillExistsError,
+    SkillNotFoundError,
+    StateDamagedError,
+    StorageError,
+)
 from apexbridge.lifecycle import store as store_module
 from apexbridge.lifecycle import trash
 from apexbridge.lifecycle.states import SkillStates
@@ -207,12 +213,23 @@ def test_names_are_switched_off_and_on_and_stay_so(tmp_path: Path) -> None:
     assert states.disabled() == frozenset()
 
 
-def test_a_book_that_is_broken_switches_nothing_off(tmp_path: Path) -> None:
-    (tmp_path / "states.json").write_bytes(b"{")
-    states = SkillStates(tmp_path / "states.json")
-    assert states.disabled() == frozenset()
-    assert states.set_enabled("pdf", enabled=False)
-    assert states.disabled() == {"pdf"}
+def test_damaged_states_are_an_error_and_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "states.json"
+    running = SkillStates(path)
+    running.set_enabled("pdf", enabled=False)
+    assert running.disabled_or_last() == {"pdf"}
+    path.write_bytes(b"{")
+    calls = (running.disabled, running.pinned, partial(running.pin, "pdf", "0" * 64))
+    for call in (*calls, partial(running.set_enabled, "pdf", enabled=True)):
+        with pytest.raises(StateDamagedError):
+            call()
+    assert running.disabled_or_last() == {"pdf"}
+    with pytest.raises(StateDamagedError):
+        SkillStates(path).disabled_or_last()
+    assert path.read_bytes() == b"{"
+
+
+def test_states_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError):
         SkillStates(tmp_path / "file/states.json").set_enabled("pdf", enabled=False)

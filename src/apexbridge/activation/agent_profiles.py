@@ -109,7 +109,7 @@ class AgentProfiles:
             raise AgentNotFoundError(wanted, near=[names[name] for name in near])
         if found.problem:
             raise SkillNotInvocableError(
-                found.problem, code="agent_invalid", name=wanted, path=str(found.path)
+                found.problem, code="agent_invalid", name=wanted, path=found.path
             )
         return found.profile if _may_choose_model(found, skill) else _without_model(found.profile)
 

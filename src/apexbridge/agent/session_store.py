@@ -21,6 +21,7 @@ from apexbridge.agent.turn import TurnRecord
 from apexbridge.errors import StorageError
 from apexbridge.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from apexbridge.models.base import Usage
+from apexbridge.state_databases import database_errors, open_database
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (
@@ -305,19 +306,15 @@ class SessionStore:
 
     @contextmanager
     def _connection_lock(self) -> Generator[sqlite3.Connection]:
-        with self._mutex:
-            try:
-                if self._connection is None:
-                    self._connection = self._open()
-                if self._queue:
-                    self._write_queued(self._connection)
-                yield self._connection
-            except (sqlite3.Error, OSError) as error:
-                raise StorageError(str(error), path=self._path) from error
+        with self._mutex, database_errors(self._path):
+            if self._connection is None:
+                self._connection = self._open()
+            if self._queue:
+                self._write_queued(self._connection)
+            yield self._connection
 
     def _open(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        connection = sqlite3.connect(self._path, timeout=30, check_same_thread=False)
+        connection = open_database(self._path, timeout=30, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)

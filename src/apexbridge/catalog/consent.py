@@ -13,8 +13,8 @@ from pathlib import Path
 
 from apexbridge.actor import Actor
 from apexbridge.catalog.trust import TrustStore, recheck_files
-from apexbridge.errors import StorageError
 from apexbridge.skills.model import Origin, Skill
+from apexbridge.state_databases import database_errors, open_database
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Installer:
 class InstallerStore:
     """Installers in an SQLite file; fail closed: an unreadable file consents to nothing.
 
-    Writes raise StorageError.
+    Writes raise StateDamagedError then, and StorageError if the disk refuses.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,16 +75,20 @@ class InstallerStore:
             self._write("DELETE FROM installers WHERE name = ?", (name,))
 
     def _write(self, statement: str, values: tuple[object, ...]) -> None:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with contextlib.closing(self._open()) as database, database:
-                database.execute(statement, values)
-        except (sqlite3.Error, OSError) as error:
-            raise StorageError(str(error), path=self._path) from None
+        with (
+            database_errors(self._path),
+            contextlib.closing(self._open()) as database,
+            database,
+        ):
+            database.execute(statement, values)
 
     def _open(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self._path, timeout=5)
-        database.execute(_SCHEMA)
+        database = open_database(self._path)
+        try:
+            database.execute(_SCHEMA)
+        except BaseException:
+            database.close()
+            raise
         return database
 
 

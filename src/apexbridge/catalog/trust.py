@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from apexbridge.errors import PermissionDeniedError, StorageError
+from apexbridge.errors import PermissionDeniedError
 from apexbridge.skills import tree
 from apexbridge.skills.model import Fingerprint, Skill
+from apexbridge.state_databases import database_errors, open_database
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ def require_trust(skill: Skill, approved: Collection[str]) -> None:
 class TrustStore:
     """Approvals in an SQLite file; fail closed: an unreadable file approves nothing.
 
-    Writes raise StorageError.
+    Writes raise StateDamagedError then, and StorageError if the disk refuses.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,14 +127,18 @@ class TrustStore:
         self._write("DELETE FROM approvals WHERE sha256 = ?", [(sha256,) for sha256 in hashes])
 
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with contextlib.closing(self._open()) as database, database:
-                database.executemany(statement, rows)
-        except (sqlite3.Error, OSError) as error:
-            raise StorageError(str(error), path=self._path) from None
+        with (
+            database_errors(self._path),
+            contextlib.closing(self._open()) as database,
+            database,
+        ):
+            database.executemany(statement, rows)
 
     def _open(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self._path, timeout=5)
-        database.execute(_SCHEMA)
+        database = open_database(self._path)
+        try:
+            database.execute(_SCHEMA)
+        except BaseException:
+            database.close()
+            raise
         return database

@@ -16,6 +16,8 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from apexbridge.state_databases import open_database
+
 _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
@@ -164,9 +166,9 @@ class UsageStore:
         if self._connection is not None and self._identity() == self._opened:
             return self._connection
         self._disconnect()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._exclusive():
-            connection = sqlite3.connect(
+            connection = open_database(
                 self._path,
                 timeout=self._busy_seconds,
                 isolation_level=None,
@@ -191,7 +193,7 @@ class UsageStore:
     def _exclusive(self) -> Generator[None]:
         """Hold the lock file, so that no other process opens or moves the database."""
         lock = os.open(
-            _sibling_path(self._path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            _sibling_path(self._path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
         try:
             _acquire(lock, time.monotonic() + self._busy_seconds)

@@ -15,7 +15,7 @@ from typing import Literal
 
 import anyio
 from anyio import to_thread
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.errors import (
@@ -24,13 +24,14 @@ from apexbridge.errors import (
     ModelOutputError,
     ModelRejectedError,
     ModelUnavailableError,
+    StateDamagedError,
     StorageError,
 )
 from apexbridge.lifecycle.index_updates import TagRound
-from apexbridge.paths import replace_bytes
 from apexbridge.retrieval.indexer import TagPolicy
 from apexbridge.retrieval.model_tags import ModelTagger
 from apexbridge.skills.model import Skill
+from apexbridge.state_files import StateFile
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class TagFailures:
     """
 
     def __init__(self, path: Path, model: str) -> None:
-        self._path = path
+        self._file = StateFile(path, _FailureFile)
         self._model = model
         self._failures: dict[str, _Failure] | None = None
 
@@ -91,17 +92,19 @@ class TagFailures:
     def _load(self) -> dict[str, _Failure]:
         if self._failures is None:
             try:
-                stored = _FailureFile.model_validate_json(self._path.read_bytes())
-                self._failures = stored.failures if stored.model == self._model else {}
-            except (OSError, ValidationError):
-                self._failures = {}
+                stored = self._file.read_if_exists()
+            except StateDamagedError as error:  # derived: it only saves requests to the model
+                log.warning("Failed tag requests are forgotten: %s", error)
+                stored = None
+            is_ours = stored is not None and stored.model == self._model
+            self._failures = stored.failures if stored and is_ours else {}
         return self._failures
 
     def _save(self) -> None:
         stored = _FailureFile(model=self._model, failures=self._load())
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_bytes(self._path, stored.model_dump_json().encode())
+            self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file.write(stored)
         except (OSError, StorageError) as error:
             log.warning("Failed tag requests are not stored: %s", error)
 

@@ -7,11 +7,13 @@ import re
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from apexbridge.lifecycle.store import LOCKS, STAGING
 from apexbridge.lifecycle.trash import TRASH
+from apexbridge.paths import remove_abandoned
 from apexbridge.skills.model import Problem
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.new")
@@ -66,16 +68,35 @@ def _add_leftover(tally: CheckTally, code: str, data: Path, path: Path) -> None:
 def temporary_files(data: Path) -> Iterator[Path]:
     """Find temporary files of interrupted atomic writes, outside of staging and trash.
 
-    A recent one is skipped, because a live process may be writing it.
+    A recent one is skipped: an earlier version, which locks none, may be writing it.
     """
-    skills, oldest = data / "skills", time.time() - _WRITE_GRACE_SECONDS
+    oldest = time.time() - _WRITE_GRACE_SECONDS
+    for path in _temporary_files(data):
+        if _modified_at(path) < oldest and not is_lock_held(path):
+            yield path
+
+
+def remove_temporary_files(data: Path) -> int:
+    """Remove the temporary files that no live process has locked; return their number.
+
+    For the start of a server, which is often right after the kill that left them.
+    """
+    count = 0
+    for path in _temporary_files(data):
+        with suppress(OSError):
+            count += remove_abandoned(path)
+    return count
+
+
+def _temporary_files(data: Path) -> Iterator[Path]:
+    skills = data / "skills"
     excluded = {STAGING, TRASH, WORKSPACES, skills.name}
     below = [
         path for path in (*_list_folder(data), *_list_folder(skills)) if path.name not in excluded
     ]
     for folder in (data, skills, *(path for path in below if path.is_dir())):
         for path in _list_folder(folder):
-            if _TEMPORARY.fullmatch(path.name) and _modified_at(path) < oldest:
+            if _TEMPORARY.fullmatch(path.name):
                 yield path
 
 

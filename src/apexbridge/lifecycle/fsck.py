@@ -6,6 +6,7 @@ I3 the index has a row for each folder, and no more     I9  an edit changes one 
 I4 row, marker and folder describe the same state       I10 no leftovers of operations
 I5 a marker implies a row                               I11 audit log complete, hash chain intact
 I6 a failed change changes nothing                      I12 one of concurrent installs wins
+                                                        I13 every state file can be read
 
 I6, I7, I9 and I12 hold during a change and cannot be seen on disk afterwards: tests verify them.
 A manual change of files is an observation, not a violation.
@@ -14,7 +15,7 @@ A manual change of files is an observation, not a violation.
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -55,9 +56,8 @@ def read_history(data: Path, present: Mapping[str, Skill]) -> AuditHistory:
     try:
         tally.checked += log.verify()
     except AuditBrokenError as error:
-        tally.violation(
-            error.code, AUDIT_FILE, path=str(data / AUDIT_FILE), line=str(error.details["line"])
-        )
+        details = {key: str(value) for key, value in error.details.items() if value}
+        tally.violation(error.code, AUDIT_FILE, **details)
     last = _last_changes(log)
     complete = _restorable(data / "skills")
     trashed = frozenset(complete.values())
@@ -141,7 +141,7 @@ def _subfolders(place: Path) -> list[Path]:
 
 
 Invariant = Literal[
-    "I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12"
+    "I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12", "I13"
 ]  # fmt: skip
 INVARIANTS: tuple[Invariant, ...] = get_args(Invariant)
 PROVEN_BY_TESTS: tuple[Invariant, ...] = ("I6", "I7", "I9", "I12")
@@ -184,6 +184,23 @@ class FsckReport:
         """Violations of all invariants."""
         return tuple(problem for entry in self.entries for problem in entry.violations)
 
+    def confirming(self, earlier: "FsckReport") -> "FsckReport":
+        """Return this report without the violations that an earlier one does not have."""
+        known = set(map(repr, earlier.violations))
+        return FsckReport(
+            entries=tuple(
+                replace(
+                    entry,
+                    problems=tuple(
+                        problem
+                        for problem in entry.problems
+                        if problem.severity != "error" or repr(problem) in known
+                    ),
+                )
+                for entry in self.entries
+            )
+        )
+
     def get(self, invariant: Invariant) -> InvariantCheck:
         """Return the result for one invariant."""
         return next(entry for entry in self.entries if entry.invariant == invariant)
@@ -199,6 +216,8 @@ class FsckInput:
     disabled: frozenset[str] = frozenset()
     index: IndexStatus | None = None
     """Status of the index against the winners; None if there is no index yet."""
+    state: CheckTally = field(default_factory=CheckTally)
+    """The check of the state files."""
 
 
 def run_fsck(target: FsckInput) -> FsckReport:
@@ -217,6 +236,7 @@ def run_fsck(target: FsckInput) -> FsckReport:
         "I8": _check_removed(target, history),
         "I10": find_leftovers(target.data),
         "I11": history.tally,
+        "I13": target.state,
     }
     return FsckReport(
         entries=tuple(

@@ -199,6 +199,8 @@ class SkillManager:
                 check_unchanged(old, expected_sha256)
                 if not allows_older:
                     check_not_older(old, skill)
+                if origin.source is not None:  # after the commit it would be too late to refuse
+                    await to_thread.run_sync(self.sources.all)
                 if sha256_of(skill) == sha256_of(old) != "":
                     await self._store_signature(staged)
                     await self._record_source(skill, origin.source)

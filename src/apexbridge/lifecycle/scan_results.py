@@ -91,9 +91,9 @@ class ScanResultStore:
         """Store the summary of a report; a storage error is logged, since a rescan replaces it."""
         try:
             with storage_errors(self.folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
+                self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             data = ScanSummary.from_report(report).model_dump_json().encode()
-            replace_bytes(self.folder / f"{sha256}.json", data)
+            replace_bytes(self.folder / f"{sha256}.json", data, new_mode=0o600)
         except StorageError as error:
             log.warning("Scan result not stored: %s", error)
 

@@ -166,7 +166,8 @@ class SignatureStore:
             return
         try:
             with storage_errors(self.folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
-            replace_bytes(self.folder / f"{sha256}.json", check.model_dump_json().encode())
+                self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            data = check.model_dump_json().encode()
+            replace_bytes(self.folder / f"{sha256}.json", data, new_mode=0o600)
         except StorageError as error:
             log.warning("Signature not stored: %s", error)

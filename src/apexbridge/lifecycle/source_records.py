@@ -1,17 +1,12 @@
 """Where each installed skill came from: a JSON file beside the skills."""
 
-import logging
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from apexbridge.file_lock import file_lock
-from apexbridge.paths import replace_bytes
 from apexbridge.ssrf import display_url
-
-log = logging.getLogger(__name__)
+from apexbridge.state_files import StateFile
 
 
 class SourceRecord(BaseModel):
@@ -69,50 +64,36 @@ def display_source(source: str) -> str:
     return display_url(source) if "://" in source else source
 
 
-class _RecordsFile(BaseModel):
+class RecordsFile(BaseModel):
+    """Content of `sources.json`."""
+
     model_config = ConfigDict(extra="ignore")
 
     skills: dict[str, SourceRecord] = Field(default_factory=dict[str, SourceRecord])
 
 
 class SourceRecords:
-    """Source records by skill name. A file that cannot be read has none, with a warning.
+    """Source records by skill name.
 
-    Writes raise StorageError.
+    Methods raise StateDamagedError if the file cannot be read; writes raise StorageError.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._file = StateFile(path, RecordsFile)
 
     def all(self) -> dict[str, SourceRecord]:
         """Return every record."""
-        return dict(self._read().skills)
+        return self._file.read().skills
 
     def get(self, name: str) -> SourceRecord | None:
         """Return the record of a name, if its source is known."""
-        return self._read().skills.get(name)
+        return self._file.read().skills.get(name)
 
     def put(self, name: str, record: SourceRecord | None) -> None:
         """Store or remove the record of a name."""
-        with self._lock():
-            records = self._read()
-            if records.skills.get(name) == record:
-                return  # also the usual case that a name has none
+        with self._file.change() as records:
             if record is None:
-                del records.skills[name]
+                records.skills.pop(name, None)
             else:
                 records.skills[name] = record
-            records.skills = dict(sorted(records.skills.items()))
-            replace_bytes(self._path, records.model_dump_json(indent=1).encode())
-
-    def _read(self) -> _RecordsFile:
-        try:
-            return _RecordsFile.model_validate_json(self._path.read_bytes())
-        except FileNotFoundError:
-            return _RecordsFile()
-        except (OSError, ValidationError) as error:
-            log.warning("Sources of skills cannot be read, none known: %s", error)
-            return _RecordsFile()
-
-    def _lock(self) -> AbstractContextManager[int]:
-        return file_lock(self._path.with_suffix(".lock"))
+                records.skills = dict(sorted(records.skills.items()))

@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from apexbridge.errors import SkillNotFoundError
+from apexbridge.lifecycle.expiry_clock import ExpiryClock
 from apexbridge.lifecycle.source_records import SourceRecord
 from apexbridge.paths import commit_dir, create_bytes, remove_tree, storage_errors
 
@@ -59,6 +60,7 @@ class Trash:
 
     def __init__(self, skills: Path) -> None:
         self._root = skills / TRASH
+        self._clock = ExpiryClock(skills.parent)
 
     def add(self, folder: Path, metadata: SkillMetadata = NO_METADATA) -> TrashedSkill:
         """Move a skill folder into the trash. The rename in here is the commit."""
@@ -115,9 +117,11 @@ class Trash:
     def purge(self, keep_seconds: float) -> tuple[int, int]:
         """Remove expired and incomplete entries; return how many there were of each."""
         expired = incomplete = 0
-        for path in self._operations():
+        operations = self._operations()
+        now = self._clock.now() if operations else 0.0
+        for path in operations:
             entry = _read_entry(path)
-            if entry is None or time.time() - entry.at > keep_seconds:
+            if entry is None or now - entry.at > keep_seconds:
                 expired += entry is not None
                 incomplete += entry is None
                 remove_tree(path)

@@ -54,6 +54,7 @@ from apexbridge.mcp_server.run_files import (
 from apexbridge.mcp_server.schemas import LoadedSkill, RunResult, SearchResults
 from apexbridge.mcp_server.skill_files import ManifestCache, serves_files
 from apexbridge.mcp_server.tools import LoadTool, RunTool, SearchTool, VisibleSkills
+from apexbridge.redaction import hide_paths
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.watcher import background_tasks
 from apexbridge.skills.document import inline_commands
@@ -357,6 +358,7 @@ def _to_result(outcome: ToolCallOutcome, output: type | None) -> types.CallToolR
 def to_mcp_error(error: ApexBridgeError, language: locales.Language) -> MCPError:
     """Convert an error to a JSON-RPC error; tool calls report errors in their result instead."""
     text = error.localized(language)
-    hint = f"\n{text.hint}" if text.hint else ""
-    data = {"code": error.code, "hint": text.hint}
-    return MCPError(types.INVALID_PARAMS, f"[{error.code}] {text.message}{hint}", data)
+    message, advice = hide_paths(text.message, error), hide_paths(text.hint, error)
+    hint = f"\n{advice}" if advice else ""
+    data = {"code": error.code, "hint": advice}
+    return MCPError(types.INVALID_PARAMS, f"[{error.code}] {message}{hint}", data)

@@ -5,17 +5,18 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from apexbridge.errors import ConfigError, StorageError
-from apexbridge.file_lock import file_lock
-from apexbridge.paths import replace_bytes
+from apexbridge.errors import ConfigError, StateDamagedError
 from apexbridge.permissions.rules import Decision, PermissionRequest, Rule, ToolPattern
+from apexbridge.state_files import StateFile
 
 log = logging.getLogger(__name__)
 
 
-class _ApprovalFile(BaseModel):
+class ApprovalFile(BaseModel):
+    """Content of `approvals.json`."""
+
     model_config = ConfigDict(extra="ignore")
 
     rules: dict[str, list[str]] = {}
@@ -34,13 +35,13 @@ class _CachedApprovals:
 
 
 class ApprovalStore:
-    """Approvals in a JSON file. An unreadable file approves nothing and is not overwritten.
+    """Approvals in a JSON file; fail closed: an unreadable file approves nothing.
 
-    Changes raise StorageError if the file cannot be written.
+    Changes raise StateDamagedError then, and StorageError if the file cannot be written.
     """
 
     def __init__(self, path: Path, project: Path) -> None:
-        self._path = path
+        self._file = StateFile(path, ApprovalFile)
         self._project = str(project.resolve())
         self._last: _CachedApprovals | None = None
 
@@ -74,29 +75,30 @@ class ApprovalStore:
         """Remove the approval of a skill's hash; False if there was none."""
         return self._change(lambda data: data.skills.pop(sha256, None) is not None)
 
-    def _add(self, data: _ApprovalFile, pattern: ToolPattern) -> bool:
+    def _add(self, data: ApprovalFile, pattern: ToolPattern) -> bool:
         patterns = data.rules.setdefault(self._project, [])
         if str(pattern) not in patterns:
             patterns.append(str(pattern))
         return True
 
-    def _drop(self, data: _ApprovalFile, pattern: str) -> bool:
+    def _drop(self, data: ApprovalFile, pattern: str) -> bool:
         patterns = data.rules.get(self._project, [])
         if pattern not in patterns:
             return False
         patterns.remove(pattern)
         return True
 
-    def _change(self, change: Callable[[_ApprovalFile], bool]) -> bool:
-        with file_lock(self._path.with_suffix(".lock")):
-            try:
-                data = self._read()
-            except (OSError, ValidationError) as error:  # overwriting it would lose approvals
-                raise StorageError(str(error), path=self._path) from None
-            if not change(data):
-                return False
-            replace_bytes(self._path, data.model_dump_json(indent=1).encode())
-            return True
+    def check(self) -> None:
+        """Check that approvals can be stored.
+
+        Raises:
+            StateDamagedError: If the file cannot be read.
+        """
+        self._file.read()
+
+    def _change(self, change: Callable[[ApprovalFile], bool]) -> bool:
+        with self._file.change() as data:
+            return change(data)
 
     def _load(self) -> _CachedApprovals:
         """Return the approvals; the file is read again only if its stat signature changed."""
@@ -111,7 +113,7 @@ class ApprovalStore:
 
     def _stat_signature(self) -> tuple[int, ...] | None:
         try:
-            found = self._path.stat()
+            found = self._file.path.stat()
         except FileNotFoundError:
             return ()
         except OSError:
@@ -125,18 +127,12 @@ class ApprovalStore:
             except ConfigError as error:
                 log.warning("Ignoring an invalid approval: %s", error)
 
-    def _read_or_empty(self) -> _ApprovalFile:
+    def _read_or_empty(self) -> ApprovalFile:
         try:
-            return self._read()
-        except (OSError, ValidationError) as error:
+            return self._file.read()
+        except StateDamagedError as error:
             log.warning("Cannot read the approvals file, so nothing is approved: %s", error)
-            return _ApprovalFile()
-
-    def _read(self) -> _ApprovalFile:
-        try:
-            return _ApprovalFile.model_validate_json(self._path.read_bytes())
-        except FileNotFoundError:
-            return _ApprovalFile()
+            return ApprovalFile()
 
 
 def prefix_rule(request: PermissionRequest, decision: Decision) -> Rule | None:
@@ -150,6 +146,6 @@ def prefix_rule(request: PermissionRequest, decision: Decision) -> Rule | None:
     return next(iter(decision.suggestions[1:]), None)
 
 
-def _add_skill(data: _ApprovalFile, sha256: str, name: str) -> bool:
+def _add_skill(data: ApprovalFile, sha256: str, name: str) -> bool:
     data.skills[sha256] = name
     return True

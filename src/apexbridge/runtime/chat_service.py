@@ -45,6 +45,14 @@ class ChatService:
         self.acting_tools = agents.acting_tools()
         """Names of tools that read or change files or run code: a key needs `exec` for them."""
 
+    def check_approvals(self) -> None:
+        """Check that the answer `always` can be stored; blocks.
+
+        Raises:
+            StateDamagedError: If the stored approvals cannot be read.
+        """
+        self._agents.permissions.approvals.check()
+
     @property
     def model(self) -> ModelHandle:
         """The model that turns use; another one can be assigned."""

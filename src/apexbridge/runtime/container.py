@@ -29,15 +29,17 @@ from apexbridge.catalog.usage import UsageCache, UsageStore
 from apexbridge.errors import StorageError
 from apexbridge.events import Event, EventBus, EventSink, FilesSkipped
 from apexbridge.extensions import Extensions
+from apexbridge.lifecycle.crash_cleanup import remove_temporary_files
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.permissions.engine import Approver
 from apexbridge.retrieval.results import SearchResults
-from apexbridge.runtime.data_dir_lock import data_dir_lock, ensure_skills_dir
+from apexbridge.runtime.data_dir_lock import data_dir_lock, ensure_skills_dir, make_private
 from apexbridge.runtime.dependency_service import DependencyService
 from apexbridge.runtime.index_service import IndexService
 from apexbridge.runtime.script_runner import ScriptRunner
 from apexbridge.runtime.source_factory import SourceChanges, SourceFactory
+from apexbridge.runtime.state_check import STATES, StateCheck
 from apexbridge.runtime.watcher import Watcher, background_tasks
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Config, load
@@ -66,7 +68,8 @@ class Runtime:
         self.installers = InstallerStore(config.data / CONSENTS_FILE)
         self.usage = UsageStore(config.data / "usage.db")
         self.store = SkillStore(config.data / "skills")
-        self.states = SkillStates(config.data / "states.json")
+        self.states = SkillStates(config.data / STATES)
+        self.state_check = StateCheck(config.data)
         self.audit = AuditLog(config.data / "audit.jsonl")
         changes = SourceChanges()
         factory = SourceFactory(config, ScanCache(config.data / "scans.db"), changes)
@@ -168,7 +171,7 @@ class Runtime:
                 stack.enter_context(data_dir_lock(runtime.config.data))
                 ensure_skills_dir(runtime.store.root)
             try:
-                await runtime._recover()
+                await runtime._recover(is_server=is_server)
                 if lives:
                     await runtime.watcher.begin()
                 else:
@@ -182,9 +185,12 @@ class Runtime:
             finally:
                 await runtime._close()
 
-    async def _recover(self) -> None:
+    async def _recover(self, *, is_server: bool) -> None:
         """Remove what a crash left unfinished, before anything is read."""
         keep = self.config.settings.skills.undo_days * 86_400
+        await anyio.to_thread.run_sync(make_private, self.config.data)
+        if is_server:
+            await anyio.to_thread.run_sync(remove_temporary_files, self.config.data)
         try:
             found = await anyio.to_thread.run_sync(partial(self.store.recover, keep_seconds=keep))
         except StorageError as error:  # a read-only data directory can still be read
@@ -369,5 +375,5 @@ def catalog_rules(
             GitUser(home=config.home, config_home=config.config_home or config.home / ".config"),
         ),
         nested=factory.create_nested,
-        disabled=states.disabled,
+        disabled=states.disabled_or_last,
     )

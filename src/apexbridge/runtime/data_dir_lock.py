@@ -1,6 +1,7 @@
-"""Lock of the data directory: one server at a time."""
+"""Lock of the data directory, one server at a time, and file modes in it."""
 
 import os
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from apexbridge.file_lock import try_file_lock
 from apexbridge.paths import storage_errors
 
 LOCK_FILE = "instance.lock"
+_PRIVATE_FOLDERS = frozenset({"index.lance", "signatures", "tags", "verdicts"})
 
 
 @contextmanager
@@ -37,6 +39,20 @@ def _lock_holder(path: Path) -> str:
         return path.read_text(encoding="ascii") or "?"
     except (OSError, UnicodeDecodeError):
         return "?"
+
+
+def make_private(data: Path) -> None:
+    """Take the files of a data directory from other users: earlier versions created some by umask.
+
+    Skills and files of runs are left alone: a sandbox may read them as another user.
+    """
+    with suppress(OSError):
+        for path in data.iterdir():
+            with suppress(OSError):  # the file of another user
+                mode = path.lstat().st_mode
+                is_private = stat.S_ISREG(mode) or path.name in _PRIVATE_FOLDERS
+                if is_private and not stat.S_ISLNK(mode) and mode & 0o077:
+                    path.chmod(stat.S_IMODE(mode) & 0o700)
 
 
 def ensure_skills_dir(skills: Path) -> None:

@@ -18,13 +18,19 @@ import anyio.to_thread
 from apexbridge import locales
 from apexbridge.activation.agent_profiles import AgentProfiles
 from apexbridge.catalog.catalog import SourceState
-from apexbridge.errors import AgentNotFoundError, SkillNotInvocableError, StorageError
+from apexbridge.errors import (
+    AgentNotFoundError,
+    SkillNotInvocableError,
+    StateDamagedError,
+    StorageError,
+)
 from apexbridge.locales import Language
 from apexbridge.paths import commit_dir
 from apexbridge.runtime.agent_folders import agent_folders
 from apexbridge.runtime.container import Runtime
 from apexbridge.runtime.protected_paths import protected_within
 from apexbridge.runtime.script_runner import ResourceControls
+from apexbridge.runtime.state_check import STATES, damaged_files, name_of
 from apexbridge.sandbox.backend_selection import CanaryResult, SandboxSelection
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import ENVIRONMENT, Config, flatten
@@ -69,12 +75,17 @@ async def run_checks(
 ) -> list[Check]:
     """Run all checks."""
     data = await anyio.to_thread.run_sync(_data_dir_check, translate, config)
-    async with opened as runtime:
-        skills = await _runtime_checks(translate, runtime)
+    damaged = await anyio.to_thread.run_sync(damaged_files, config.data)
+    skills = list[Check]()
+    if STATES not in set(map(name_of, damaged)):  # no process starts without it
+        async with opened as runtime:
+            skills = await _runtime_checks(translate, runtime)
     project = await anyio.to_thread.run_sync(_project_check, translate, config)
     workspaces = await anyio.to_thread.run_sync(_workspaces_check, translate, config)
     variables = _variables_check(translate, config)
-    return [*_platform_checks(translate), data, project, *skills, workspaces, variables]
+    state = _state_check(translate, damaged)
+    found = [data, state, project, *skills, workspaces, variables]
+    return [*_platform_checks(translate), *found]
 
 
 def checks_to_json(config: Config, checks: list[Check]) -> dict[str, Any]:
@@ -150,6 +161,16 @@ def _data_dir_check(translate: Translate, config: Config) -> Check:
         detail = translate("data_broken", path=path, detail=error)
         return Check(name=name, state="fail", detail=detail)
     return Check(name=name, state="ok", detail=translate("data_works", path=path))
+
+
+def _state_check(translate: Translate, damaged: Sequence[StateDamagedError]) -> Check:
+    detail = "; ".join(f"{name_of(e)}: {e.details['detail']}" for e in damaged)
+    hint = translate("state_hint") if damaged else translate("state_ok")
+    return Check(
+        name=translate("check_state"),
+        state="fail" if damaged else "ok",
+        detail=f"{detail}. {hint}" if damaged else hint,
+    )
 
 
 async def _runtime_checks(translate: Translate, runtime: Runtime) -> list[Check]:

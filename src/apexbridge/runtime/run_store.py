@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from apexbridge.activation.scripts import ScriptCall, find_script
-from apexbridge.errors import ApexBridgeError, StorageError
+from apexbridge.errors import ApexBridgeError
 from apexbridge.runtime.file_store import new_id
 from apexbridge.sandbox.base import ExecutionResult
+from apexbridge.state_databases import database_errors, open_database
 
 log = logging.getLogger(__name__)
 
@@ -125,16 +126,13 @@ class RunStore:
     def _read(self, query: str, values: tuple[object, ...]) -> tuple[ScriptRun, ...]:
         if self._connection is None and not self._path.exists():
             return ()  # reading must not create the file
-        try:
+        with database_errors(self._path):
             found = self._open().execute(query, values).fetchall()
-        except (sqlite3.Error, OSError) as error:
-            raise StorageError(str(error), path=self._path) from error
         return tuple(_run_from_json(json.loads(text)) for (text,) in found)
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            connection = sqlite3.connect(self._path, timeout=30)
+            connection = open_database(self._path, timeout=30)
             try:
                 self._path.chmod(0o600)  # output of scripts is private
                 connection.execute("PRAGMA journal_mode = WAL")

@@ -18,9 +18,11 @@ from apexbridge.sandbox.redaction import Redactor
 from apexbridge.sandbox.tls_interception import TlsInterceptor
 from apexbridge.secrets.encryption_key import EncryptionKeys
 from apexbridge.secrets.run_secrets import resolve_secrets
+from apexbridge.secrets.sealed_file import SealedFile
 from apexbridge.secrets.store import SecretStore
 from apexbridge.settings import Config
 from apexbridge.skills.model import Skill
+from apexbridge.state_files import StateFile
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,21 @@ def open_secret_store(config: Config) -> SecretStore:
     uses_keyring = not config.settings.sandbox.secret_key_file
     keys = EncryptionKeys(file=config.secret_key_file, uses_keyring=uses_keyring)
     return SecretStore(config.data / "secrets.json", keys)
+
+
+def check_secrets(config: Config) -> StorageError | None:
+    """Decrypt the secrets, and return what prevents it; blocks.
+
+    A key in the system keyring is left alone: it might ask a person for a password.
+    """
+    path = config.data / "secrets.json"
+    try:
+        sealed = StateFile(path, SealedFile).read_if_exists()
+        if sealed is not None and sealed.key == "file":
+            open_secret_store(config).read()
+    except StorageError as error:
+        return error
+    return None
 
 
 def prepare_secrets(call: ScriptCall, config: Config, audit: AuditLog) -> ScriptSecrets | None:

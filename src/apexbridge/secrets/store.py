@@ -11,18 +11,20 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from apexbridge.errors import ConfigError, StorageError
+from apexbridge.errors import ConfigError, StateDamagedError
 from apexbridge.file_lock import file_lock
 from apexbridge.paths import create_bytes, replace_bytes, storage_errors
 from apexbridge.sandbox.placeholders import MAX_VALUE, MIN_VALUE
 from apexbridge.secrets.encryption_key import EncryptionKeys, KeyPlace
+from apexbridge.secrets.sealed_file import SealedFile
 from apexbridge.skills.secret_declarations import is_secret_name
+from apexbridge.state_files import StateFile
 
 _NONCE_BYTES = 12
 T = TypeVar("T")
@@ -61,14 +63,6 @@ class SecretState(BaseModel):
     def grants_of(self, skill: str) -> dict[str, SecretGrant]:
         """Return the grants of a skill by the secret's name, whatever content they are for."""
         return {grant.secret: grant for grant in self.grants if grant.skill == skill}
-
-
-class _SealedFile(BaseModel):
-    version: Literal[1] = 1
-    key: KeyPlace
-    id: str
-    nonce: str
-    data: str
 
 
 class SecretStore:
@@ -153,26 +147,24 @@ class SecretStore:
                 self._write(sealed, after)
         return before, after
 
-    def _read_file(self) -> _SealedFile | None:
+    def _read_file(self) -> SealedFile | None:
         try:
-            return _SealedFile.model_validate_json(self._path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StorageError(error.strerror or str(error), path=self._path) from error
-        except ValidationError:  # its text would quote the file
-            raise StorageError(code="secrets_damaged", path=self._path) from None
+            return StateFile(self._path, SealedFile).read_if_exists()
+        except StateDamagedError as error:
+            if isinstance(error.__cause__, OSError):
+                raise
+            raise StateDamagedError(code="secrets_damaged", path=self._path) from None
 
-    def _open(self, sealed: _SealedFile) -> SecretState:
+    def _open(self, sealed: SealedFile) -> SecretState:
         key = self._keys.load(sealed.key, sealed.id)
         try:
             nonce, data = base64.b64decode(sealed.nonce), base64.b64decode(sealed.data)
             text = AESGCM(key).decrypt(nonce, data, _associated(sealed.key, sealed.id))
             return SecretState.model_validate_json(text)
         except (InvalidTag, ValueError):  # a ValidationError is one, and would quote values
-            raise StorageError(code="secrets_damaged", path=self._path) from None
+            raise StateDamagedError(code="secrets_damaged", path=self._path) from None
 
-    def _write(self, before: _SealedFile | None, state: SecretState) -> None:
+    def _write(self, before: SealedFile | None, state: SecretState) -> None:
         if before is None:
             store_id = uuid.uuid4().hex
             # The key is on disk before anything is encrypted with it.
@@ -183,7 +175,7 @@ class SecretStore:
         nonce = os.urandom(_NONCE_BYTES)
         text = state.model_dump_json().encode()
         data = AESGCM(key).encrypt(nonce, text, _associated(place, store_id))
-        sealed = _SealedFile(
+        sealed = SealedFile(
             key=place,
             id=store_id,
             nonce=base64.b64encode(nonce).decode(),

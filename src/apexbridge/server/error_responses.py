@@ -31,11 +31,12 @@ from apexbridge.errors import (
     SkillReadOnlyError,
     SkillVersionError,
     SourceError,
+    StateDamagedError,
     StorageError,
     ToolError,
     UnsafePathError,
 )
-from apexbridge.redaction import redact
+from apexbridge.redaction import hide_paths, redact
 from apexbridge.skills.model import Problem
 
 _CODES_BY_STATUS: Mapping[int, tuple[str, ...]] = {
@@ -81,7 +82,7 @@ _CLASSES_BY_STATUS: Mapping[int, tuple[type[ApexBridgeError], ...]] = {
     412: (SkillChangedError,),
     422: (DependencyError, SkillInvalidError, ArchiveError, EvalInputError, ToolError, ConfigError),
     502: (SourceError, ModelError),
-    503: (RetrievalError, SandboxUnavailableError),
+    503: (RetrievalError, SandboxUnavailableError, StateDamagedError),
 }
 _ERROR_TYPES: Mapping[int, str] = {
     401: "authentication_error",
@@ -115,11 +116,11 @@ def error_body(error: ApexBridgeError, language: locales.Language = "en") -> dic
     default = "invalid_request_error" if status < _SERVER_ERROR else "server_error"
     return {
         "error": {
-            "message": redact(phrase.message),
+            "message": redact(hide_paths(phrase.message, error)),
             "type": _ERROR_TYPES.get(status, default),
             "param": error.details.get("param") or None,
             "code": error.code,
-            "hint": redact(phrase.hint),
+            "hint": redact(hide_paths(phrase.hint, error)),
             **_details(error, language),
         }
     }

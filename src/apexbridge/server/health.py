@@ -2,10 +2,10 @@
 
 from typing import Literal
 
+import anyio.to_thread
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from apexbridge.errors import StorageError
 from apexbridge.server.metrics import MEDIA_TYPE
 from apexbridge.server.routing import AppState, RequestContext, Router, json_response
 
@@ -34,21 +34,22 @@ async def healthz(ctx: RequestContext) -> Response:
 
 @router.get("/readyz", response=Readiness, errors=(_UNAVAILABLE,))
 async def readyz(ctx: RequestContext) -> Response:
-    """Readiness probe: HTTP 503 until warm-up ends, although requests are served before that."""
-    status = _readiness(ctx.state)
+    """Readiness probe: HTTP 503 until warm-up ends, although requests are served before that.
+
+    It is also 503 while a file of the data folder is damaged: what needs it fails. The log says
+    which, and `doctor`; this endpoint is public.
+    """
+    status = await _readiness(ctx.state)
     return json_response(Readiness(status=status), _OK if status == "ready" else _UNAVAILABLE)
 
 
-def _readiness(state: AppState) -> Literal["ready", "starting", "stopping", "broken"]:
+async def _readiness(state: AppState) -> Literal["ready", "starting", "stopping", "broken"]:
     if state.concurrency.is_stopping:
         return "stopping"
     if state.concurrency.is_starting:
         return "starting"
-    try:
-        state.keys.check()
-    except StorageError:
-        return "broken"
-    return "ready"
+    damaged = await anyio.to_thread.run_sync(state.runtime.state_check.damaged)
+    return "broken" if damaged else "ready"
 
 
 @router.get("/metrics", media_type="text/plain")

@@ -19,6 +19,7 @@ from apexbridge.permissions.hook_protocol import Hook, HookEvent
 from apexbridge.permissions.rules import ToolPattern
 from apexbridge.skills.model import Fingerprint, FolderId, Problem, Provenance, Skill, SkillManifest
 from apexbridge.skills.parser import ParseResult
+from apexbridge.state_databases import open_database
 
 
 @cache
@@ -190,8 +191,7 @@ class ScanCache:
         return time.monotonic() < self._paused_until or not _is_encodable(source)
 
     def _open(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        database = sqlite3.connect(self._path, timeout=0.5)
+        database = open_database(self._path, timeout=0.5)
         # Losing the last scans in a power cut costs one parse: fsync is not worth its time.
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = OFF")

@@ -95,7 +95,7 @@ def _fsck(out: Output, *, repairs: bool) -> None:
         "path": out.config.data,
         "violations": len(found.violations),
         "invariants": [_invariant_to_json(out, entry) for entry in found.entries],
-        "mended": _repair_counts(repaired) if repaired else None,
+        "mended": _repair_to_json(repaired) if repaired else None,
     }
     code = ExitCode.FAILURE if found.violations else ExitCode.OK
     out.finish(data, lambda: _print_fsck(out, found, repaired), code)
@@ -110,6 +110,10 @@ def _invariant_to_json(out: Output, entry: InvariantCheck) -> dict[str, object]:
         "violations": [out.problem_to_json(problem) for problem in entry.violations],
         "remarks": [out.problem_to_json(problem) for problem in entry.remarks],
     }
+
+
+def _repair_to_json(repaired: RepairReport) -> dict[str, object]:
+    return {**_repair_counts(repaired), "set_aside": list(repaired.set_aside)}
 
 
 def _repair_counts(repaired: RepairReport) -> dict[str, int]:
@@ -127,6 +131,8 @@ def _repair_counts(repaired: RepairReport) -> dict[str, int]:
 
 def _print_fsck(out: Output, found: FsckReport, repaired: RepairReport | None) -> None:
     if repaired is not None:
+        for name in repaired.set_aside:
+            out.line(out.text("fsck_set_aside", name=name))
         out.line(out.text("fsck_repaired", **_repair_counts(repaired)))
     heads = [out.text(key) for key in ("fsck_invariant", "fsck_looked_at", "result", "check")]
     out.table(heads, [_invariant_row(out, entry) for entry in found.entries])

@@ -168,7 +168,7 @@ def read_used_embedders(folder: Path) -> list[str]:
 
 def write_used_embedders(folder: Path, used: Sequence[str]) -> None:
     """Write the embedder ids atomically."""
-    replace_bytes(folder / _EMBEDDERS_FILE, json.dumps(used).encode("ascii"))
+    replace_bytes(folder / _EMBEDDERS_FILE, json.dumps(used).encode("ascii"), new_mode=0o600)
 
 
 LANCE_COLUMNS = ("revision", *PackedEntry._fields)

@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 
 from apexbridge.errors import StorageError
 from apexbridge.retrieval.stores.serialization import folder_lock
+from apexbridge.state_databases import open_database
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class SqliteConnection:
         if self._connection is not None and self._is_in_place():
             return self._connection
         self._release()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             with folder_lock(self._path.parent):
                 return self._open()
@@ -134,7 +135,7 @@ class SqliteConnection:
         return connection
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
+        connection = open_database(
             self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         # Corrupt bytes in a name must reach the checksum and not fail to decode.

@@ -45,6 +45,9 @@ async def answer_approval(ctx: RequestContext) -> Response:
     approval_id = ctx.path_param("id")
     pending = next((one for one in approvals.pending() if one.id == approval_id), None)
     if pending is not None:
+        if body.answer in {"always", "always_prefix"}:
+            # Before anything is settled: an answer that cannot be stored is not given.
+            await anyio.to_thread.run_sync(ctx.runtime.chat_service.check_approvals)
         # Audited before it takes effect: an answer that cannot be recorded is not given.
         facts = {"tool": pending.tool, "argument": pending.argument, "key": ctx.caller.id}
         record = partial(ctx.runtime.audit.record, "approval", answer=body.answer, **facts)

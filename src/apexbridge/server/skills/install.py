@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 from starlette.responses import Response
 
+from apexbridge.redaction import hide_paths
 from apexbridge.runtime.install_service import InstallOutcome, InstallService, Offers
 from apexbridge.server.routing import (
     RequestContext,
@@ -133,4 +134,5 @@ def _error(ctx: RequestContext, done: InstallOutcome | None) -> InstallErrorSche
     if done is None or done.error is None:
         return None
     text = done.error.localized(request_language(ctx))
-    return InstallErrorSchema(code=done.error.code, message=text.message, hint=text.hint)
+    message, hint = (hide_paths(one, done.error) for one in (text.message, text.hint))
+    return InstallErrorSchema(code=done.error.code, message=message, hint=hint)

@@ -160,7 +160,7 @@ class PinStore:
     def _transaction(self) -> Generator[_PinFile]:
         """Read-modify-write transaction under a lock; nothing is written without a change."""
         with storage_errors(self._folder):
-            (self._folder / _BLOBS).mkdir(parents=True, exist_ok=True)
+            (self._folder / _BLOBS).mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._lock, file_lock(self._folder / ".lock"):
             pin_file = self._read()
             before = pin_file.model_copy(deep=True)
@@ -168,7 +168,7 @@ class PinStore:
             if pin_file == before:
                 return
             written = pin_file.model_dump_json(indent=1, exclude_defaults=True).encode()
-            replace_bytes(self._folder / _FILE, written)
+            replace_bytes(self._folder / _FILE, written, new_mode=0o600)
             for pin in (*before.pins.values(), *before.latest.values()):
                 for sha256 in filter(None, (pin.sha256, pin.offered)):
                     if not pin_file.uses(sha256):
