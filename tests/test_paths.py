@@ -12,14 +12,8 @@ import pytest
 
 from apexbridge import paths
 from apexbridge.errors import StorageError, UnsafePathError
-from apexbridge.paths import (
-    commit_dir,
-    create_bytes,
-    remove_tree,
-    replace_bytes,
-    safe_join,
-    staging_dir,
-)
+from apexbridge.paths import commit_dir, create_bytes, replace_bytes, safe_join, staging_dir
+from apexbridge.tree_removal import remove_tree
 
 
 def test_a_path_below_the_root_is_joined(tmp_path: Path) -> None:

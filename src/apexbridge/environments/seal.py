@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from apexbridge.errors import DependencyError
-from apexbridge.paths import fsync_dir, remove_tree
+from apexbridge.paths import fsync_dir
+from apexbridge.tree_removal import remove_tree
 
 _READ_ONLY_FOLDER, _READ_ONLY_FILE, _PROGRAM_FILE = 0o555, 0o444, 0o555
 _INTERPRETER_LINKS = frozenset({"bin/python", "bin/python3"})

@@ -12,11 +12,7 @@ from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.consent import CONSENTS_FILE, InstallerStore
 from apexbridge.catalog.usage import UsageStore
-from apexbridge.errors import (
-    SkillInvalidError,
-    SkillNotFoundError,
-    StorageError,
-)
+from apexbridge.errors import SkillInvalidError, SkillNotFoundError, StorageError
 from apexbridge.lifecycle.index_updates import IndexUpdates, SkillIndexer, read_skill_md
 from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate, ScanResultStore
 from apexbridge.lifecycle.signature_check import UNSIGNED, SignatureCheck, SignatureStore

@@ -24,11 +24,12 @@ from apexbridge.errors import (
 from apexbridge.file_lock import file_lock, try_file_lock
 from apexbridge.lifecycle.trash import NO_METADATA, SkillMetadata, Trash, TrashedSkill
 from apexbridge.lifecycle.version_store import VersionStore
-from apexbridge.paths import commit_dir, create_bytes, remove_tree, replace_file, storage_errors
+from apexbridge.paths import commit_dir, create_bytes, replace_file, storage_errors
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Origin, Provenance, Skill
 from apexbridge.skills.parser import read_skill
+from apexbridge.tree_removal import remove_tree
 
 STAGING, LOCKS = ".staging", ".locks"
 

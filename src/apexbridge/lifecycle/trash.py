@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from apexbridge.errors import SkillNotFoundError
 from apexbridge.lifecycle.expiry_clock import ExpiryClock
 from apexbridge.lifecycle.source_records import SourceRecord
-from apexbridge.paths import commit_dir, create_bytes, remove_tree, storage_errors
+from apexbridge.paths import commit_dir, create_bytes, storage_errors
+from apexbridge.tree_removal import remove_tree
 
 TRASH = ".trash"
 _METADATA = "about.json"

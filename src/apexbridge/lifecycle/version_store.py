@@ -17,12 +17,13 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from apexbridge.errors import SkillVersionError, StorageError
-from apexbridge.paths import exchange_dirs, fsync_dir, recover_exchange, remove_tree, storage_errors
+from apexbridge.paths import exchange_dirs, fsync_dir, recover_exchange, storage_errors
 from apexbridge.regular_files import read_regular
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Fingerprint, Origin, Provenance
 from apexbridge.skills.parser import read_skill
+from apexbridge.tree_removal import remove_tree
 
 VERSIONS = ".versions"
 _NEW = "new-"

@@ -19,9 +19,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from apexbridge.errors import StorageError, UnsafePathError
-from apexbridge.paths import create_bytes, fsync_dir, remove_tree, staging_dir
+from apexbridge.paths import create_bytes, fsync_dir, staging_dir
 from apexbridge.retrieval.keyword_extraction import extract_phrases, has_content_words
 from apexbridge.retrieval.skill_document import strip_markup
+from apexbridge.tree_removal import remove_tree
 
 MAX_TAGS = 16
 MAX_TAG = 40

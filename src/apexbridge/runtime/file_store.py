@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from apexbridge.errors import StorageError
-from apexbridge.paths import commit_dir, join_posix, remove_tree, staging_dir, storage_errors
+from apexbridge.paths import commit_dir, join_posix, staging_dir, storage_errors
+from apexbridge.tree_removal import remove_tree
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from apexbridge.errors import StorageError
-from apexbridge.paths import create_bytes, join_posix, remove_tree, storage_errors
+from apexbridge.paths import create_bytes, join_posix, storage_errors
 from apexbridge.sandbox.uid_pool import chown_tree
+from apexbridge.tree_removal import remove_tree
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ import anyio
 import anyio.to_thread
 
 from apexbridge.errors import ApexBridgeError, ConfigError, StorageError
-from apexbridge.paths import fsync_file, remove_tree
+from apexbridge.paths import fsync_file
 from apexbridge.retrieval.base import IndexEntry, Matrix, Neighbour, StoreChanges
 from apexbridge.retrieval.stores.serialization import (
     LANCE_COLUMNS,
@@ -42,6 +42,7 @@ from apexbridge.retrieval.stores.serialization import (
     validate_entries,
     write_used_embedders,
 )
+from apexbridge.tree_removal import remove_tree
 
 _log = logging.getLogger(__name__)
 
