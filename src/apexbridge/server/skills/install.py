@@ -79,9 +79,10 @@ async def install(ctx: RequestContext) -> Response:
     service = ctx.runtime.installer()
     # Never a path, file:// or ssh: those read this machine, or use its keys.
     address = await service.parse(body.source, is_web_only=True)
-    async with service.open(address) as offers:
-        outcomes = await _install(service, offers, body)
-        return json_response(_present(ctx, offers, outcomes))
+    with ctx.cancel_on_disconnect():
+        async with service.open(address) as offers:
+            outcomes = await _install(service, offers, body)
+            return json_response(_present(ctx, offers, outcomes))
 
 
 async def _install(
