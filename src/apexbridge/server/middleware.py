@@ -14,6 +14,7 @@ from apexbridge.api_keys import Scope as KeyScope
 from apexbridge.errors import ApexBridgeError, RequestError
 from apexbridge.server.auth import ANONYMOUS, Authenticator, Caller
 from apexbridge.server.error_responses import error_response, sse_error
+from apexbridge.server.hidden_paths import HIDDEN_PATHS, HiddenPaths
 from apexbridge.server.limits import InFlightRequest, LimitedReceive, RateLimiter, shutdown_error
 from apexbridge.server.logs import REQUEST_ID, log_request
 from apexbridge.server.metrics import UNMATCHED_ROUTE
@@ -93,6 +94,7 @@ class GatewayMiddleware:
     def __init__(self, app: ASGIApp, state: AppState) -> None:
         self._app, self._state = app, state
         self._settings = state.settings
+        self._hidden_paths = HiddenPaths.from_config(state.runtime.config)
         zip_mb = state.runtime.config.settings.install.zip_mb
         self._guard = RequestGuard(state.settings, zip_mb)
         self._authenticator = Authenticator(state.keys, state.sessions)
@@ -107,6 +109,7 @@ class GatewayMiddleware:
         headers, has_duplicate = select_headers(scope["headers"])
         request_id = _request_id(headers)
         REQUEST_ID.set(request_id)
+        HIDDEN_PATHS.set(self._hidden_paths)
         shared = scope.setdefault("state", {})
         shared["caller"], shared["request_id"], shared["headers"] = ANONYMOUS, request_id, headers
         tracked = TrackedSend(send, request_id)

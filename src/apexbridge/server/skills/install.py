@@ -6,6 +6,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from apexbridge.runtime.install_service import InstallOutcome, InstallService, Offers
+from apexbridge.server.hidden_paths import hide_paths
 from apexbridge.server.routing import (
     RequestContext,
     RequestModel,
@@ -134,4 +135,6 @@ def _error(ctx: RequestContext, done: InstallOutcome | None) -> InstallErrorSche
     if done is None or done.error is None:
         return None
     text = done.error.localized(request_language(ctx))
-    return InstallErrorSchema(code=done.error.code, message=text.message, hint=text.hint)
+    return InstallErrorSchema(
+        code=done.error.code, message=hide_paths(text.message), hint=hide_paths(text.hint)
+    )
