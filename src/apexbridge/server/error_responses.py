@@ -52,6 +52,7 @@ _CODES_BY_STATUS: Mapping[int, tuple[str, ...]] = {
     414: ("address_too_long",),
     415: ("content_type_unsupported",),
     421: ("host_unknown",),
+    431: ("headers_too_large",),
     422: (
         "field_not_editable",
         "remote_refused",
