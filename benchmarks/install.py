@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 
-from apexbridge.lifecycle.scan_results import scan_folder
+from apexbridge.lifecycle.scan_folder import scan_folder
 from apexbridge.lifecycle.zip.archive import extract_archive, inspect_archive
 from apexbridge.runtime import Runtime
 from apexbridge.settings import load

@@ -1,17 +1,8 @@
 """Redaction: what has the form of a credential is hidden, and nothing else."""
 
-from pathlib import Path
-
 import pytest
 
-from apexbridge.errors import (
-    ApexBridgeError,
-    RequestError,
-    StateDamagedError,
-    StorageError,
-    UnsafePathError,
-)
-from apexbridge.redaction import HIDDEN_CREDENTIAL, hide_paths, redact, redact_credentials
+from apexbridge.redaction import HIDDEN_CREDENTIAL, redact, redact_credentials
 
 _KIND = "OPENSSH PRIVATE KEY"
 KEY = f"-----BEGIN {_KIND}-----\nb3BlbnNzaC1rZXktdjEA\nAAAA\n-----END {_KIND}-----"
@@ -69,26 +60,3 @@ def test_a_long_text_without_credentials_takes_linear_work() -> None:
 def test_logs_are_redacted_more_generously() -> None:
     assert redact("password=hunter2") == "[hidden]"
     assert redact_credentials("password=hunter2") == "password=hunter2"
-
-
-@pytest.mark.parametrize(
-    ("error", "shown"),
-    [
-        (
-            StorageError("full", path=Path("/srv/my data/states.json")),
-            "Cannot write states.json: full",
-        ),
-        (
-            StorageError("[Errno 2] No such file: '/srv/data/a.db' -> '/srv/x/b.db'", path="c"),
-            "Cannot write c: [Errno 2] No such file: 'a.db' -> 'b.db'",
-        ),
-        (StateDamagedError("corrupt", path=Path("/srv/a.db")), "a.db cannot be read: corrupt"),
-        (RequestError(code="route_unknown", path="/v1/a/b"), None),
-        (UnsafePathError(path="/etc/passwd"), None),
-        (StorageError("see https://example.org/a/b/c", path="c"), None),
-    ],
-)
-def test_folders_of_this_machine_are_hidden_and_paths_of_a_client_are_not(
-    error: ApexBridgeError, shown: str | None
-) -> None:
-    assert hide_paths(error.message, error) == (error.message if shown is None else shown)

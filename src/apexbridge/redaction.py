@@ -5,9 +5,6 @@ redacted strictly, by the forms that providers give to their keys, since a model
 """
 
 import re
-from pathlib import Path
-
-from apexbridge.errors import ApexBridgeError, StorageError, UnsafePathError
 
 REDACTED = "[hidden]"
 HIDDEN_CREDENTIAL = "[hidden credential]"
@@ -56,19 +53,3 @@ def redact_credentials(text: str) -> str:
     'token: [hidden credential], the rest stays'
     """
     return _CREDENTIAL.sub(HIDDEN_CREDENTIAL, text)
-
-
-_ABSOLUTE_PATH = re.compile(r"(?<![\w./:])(?:/[^\s/'\":;,()]+)+/([^\s/'\":;,()]+)")
-
-
-def hide_paths(text: str, error: ApexBridgeError) -> str:
-    """Reduce paths of this machine to file names: where its folders are is no client's business.
-
-    A path that the client sent, and is refused, stays as it is.
-    """
-    for value in error.details.values():
-        if isinstance(value, Path) and value.is_absolute():
-            text = text.replace(str(value), value.name)
-    if isinstance(error, StorageError) and not isinstance(error, UnsafePathError):
-        text = _ABSOLUTE_PATH.sub(r"\1", text)  # in the text of an OSError
-    return text

@@ -8,6 +8,7 @@ from apexbridge.environments.declarations import skill_needs
 from apexbridge.environments.needs import MAX_PACKAGES, SkillNeeds
 from apexbridge.environments.system_commands import system_commands
 from apexbridge.testing import make_skill
+from tests.deadline import within
 
 
 def _needs(place: Path, **files: str) -> SkillNeeds:
@@ -253,3 +254,26 @@ def test_requirements_that_powershell_wrote_are_read(tmp_path: Path) -> None:
     root = make_skill(tmp_path, "tool")
     (root / "requirements.txt").write_bytes("numpy<3\r\nrich\r\n".encode("utf-16"))
     assert _texts(skill_needs(root)) == {("numpy<3", "declared"), ("rich", "declared")}
+
+
+def test_the_sources_that_are_parsed_for_imports_are_bounded_in_all(tmp_path: Path) -> None:
+    padding = "#" * 250_000
+    files = {
+        f"scripts__a{number:02}_py": f"import p{number:02}x\n{padding}" for number in range(20)
+    }
+    found = _texts(_needs(tmp_path, **files))
+    assert found == {(f"p{number:02}x", "guess") for number in range(8)}
+
+
+def test_a_script_of_nothing_but_keywords_is_searched_in_linear_time(tmp_path: Path) -> None:
+    # Quadratic, each of these files would take minutes.
+    files = {f"scripts__a{number}_js": "export\n" * 70_000 for number in range(8)}
+    with within(60):
+        assert _needs(tmp_path, **files) == SkillNeeds()
+
+
+def test_the_scripts_that_are_searched_for_node_packages_are_bounded_in_all(tmp_path: Path) -> None:
+    padding = " " * 500_000
+    files = {f"scripts__a{number}_js": f"import 'p{number}'\n{padding}" for number in range(10)}
+    found = _texts(_needs(tmp_path, **files))
+    assert found == {(f"p{number}@*", "guess") for number in range(8)}

@@ -1,14 +1,18 @@
 """Paginated skill list, and the inspection of a skill before an install."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.snapshot import Snapshot
 from apexbridge.errors import ArchiveError
-from apexbridge.lifecycle.scan_results import ScanResultStore, ScanSummary
+from apexbridge.lifecycle.inspection import Inspection, inspect_skill
+from apexbridge.lifecycle.scan_results import ScanGate, ScanResultStore, ScanSummary
 from apexbridge.lifecycle.skill_list import ListFilter, SkillPage, list_skills
-from apexbridge.lifecycle.unpack_and_validate import inspect_skill
+from apexbridge.lifecycle.transactions import InstallPolicy
 from apexbridge.scanner.report import Finding, Report
 from apexbridge.skills.model import Origin, Provenance, Skill
 from apexbridge.skills.parser import read_skill
@@ -100,7 +104,16 @@ def test_a_memory_that_cannot_be_written_stops_nothing(
     assert "not stored" in caplog.text
 
 
-def test_everything_a_skill_could_do_is_told_before_it_is_installed(tmp_path: Path) -> None:
+async def _inspect(archive: Path) -> Inspection:
+    policy = InstallPolicy()
+    results = ScanResultStore(archive.parent / "verdicts")
+    catalog = SimpleNamespace(snapshot=Snapshot(skills=()))
+    scans = ScanGate(results, cast("Catalog", catalog), policy.blocks_at)
+    return await inspect_skill(archive, scans, policy)
+
+
+@pytest.mark.anyio
+async def test_everything_a_skill_could_do_is_told_before_it_is_installed(tmp_path: Path) -> None:
     head = skill_md("garden", "Grows.", allowed_tools="Read, Bash(git *)")
     hooks = b"hooks:\n  PreToolUse:\n    - command: [x]\n---\n"
     body = b"Now: !`date`\n\n```!\nls -l\npwd\n```\n"
@@ -111,7 +124,7 @@ def test_everything_a_skill_could_do_is_told_before_it_is_installed(tmp_path: Pa
         "garden/scripts/c.txt": b"text\n",
     }
     archive = make_zip(tmp_path / "garden.zip", {"garden/SKILL.md": text, **scripts})
-    found = inspect_skill(archive)
+    found = await _inspect(archive)
     assert found.tools == ("Read", "Bash(git *)")
     assert found.hooks == ("PreToolUse",)
     assert found.commands == ("date", "ls -l\npwd")
@@ -126,7 +139,8 @@ def test_everything_a_skill_could_do_is_told_before_it_is_installed(tmp_path: Pa
     assert list(tmp_path.iterdir()) == [archive]
 
 
-def test_what_is_no_skill_is_refused_by_the_inspection_too(tmp_path: Path) -> None:
+@pytest.mark.anyio
+async def test_what_is_no_skill_is_refused_by_the_inspection_too(tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(b"no zip")
     with pytest.raises(ArchiveError):
-        inspect_skill(tmp_path / "x.zip")
+        await _inspect(tmp_path / "x.zip")

@@ -22,6 +22,7 @@ _PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 _SIGNATURES = {
     "connection_made": ["self", "transport"],
     "data_received": ["self", "data"],
+    "on_message_begin": ["self"],
     "on_headers_complete": ["self"],
     "on_message_complete": ["self"],
     "on_response_complete": ["self"],
@@ -55,6 +56,9 @@ async def test_a_connection_has_the_attributes_that_are_read() -> None:
     protocol = HttpToolsProtocol(config, state, {}, asyncio.get_running_loop())
     for name in ("loop", "connections", "transport", "flow", "cycle"):
         assert hasattr(protocol, name), _moved(f"HttpToolsProtocol.{name}")
+    begun = inspect.getsource(HttpToolsProtocol.on_message_begin)
+    for name in ("self.url = ", "self.headers = "):
+        assert name in begun, _moved(f"HttpToolsProtocol.{name}")
     assert protocol.connections is state.connections, _moved("ServerState.connections, shared")
 
 

@@ -154,6 +154,11 @@ class SessionPool:
             self._slots[session_id].session = None
         return is_gone
 
+    def forget(self, session_id: str) -> None:
+        """Drop the state in memory of a session that the caller holds: the stored one counts."""
+        self._slots[session_id].session = None
+        self._store.evict(session_id)
+
     async def _load(self, session_id: str, slot: _Slot) -> Session:
         if slot.session is None:
             session = self._factory.create(session_id)

@@ -12,15 +12,18 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 
 from apexbridge.regular_files import open_regular, read_regular
 from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 
-_MAX_SOURCE_BYTES = 1024 * 1024
+_MAX_SOURCE_BYTES = 256 * 1024
+_MAX_TOTAL_BYTES = 2 * 1024 * 1024
+"""All sources of a skill: a syntax tree takes about a second a mebibyte."""
 _MAX_FILES = 400
+_MAX_CACHED = 2_000
 _SKIPPED_FOLDERS = frozenset(
     {"tests", "test", "node_modules", "templates", "examples", "assets", "references", "evals",
      "fixtures", "__pycache__", ".git", ".venv", "venv"}
@@ -41,13 +44,15 @@ def script_sources(root: Path) -> list[Path]:
     """Return the Python files to read: the scripts, then the skill's modules that they import."""
     entries = sorted(path for path in _python_files(root) if _is_entry(root, path))
     entries = entries or sorted(_python_files(root))
-    found = dict.fromkeys(entries[:_MAX_FILES])
-    pending = list(found)
-    while pending:
-        for near in _local_imports(root, pending.pop()):
-            if near not in found and len(found) < _MAX_FILES:
-                found[near] = None
-                pending.append(near)
+    found = dict[Path, None]()
+    total, pending = 0, entries[:_MAX_FILES]
+    while pending and len(found) < _MAX_FILES:
+        path = pending.pop(0)
+        total += 0 if path in found else path.stat().st_size
+        if path in found or total > _MAX_TOTAL_BYTES:
+            continue
+        found[path] = None
+        pending += _local_imports(root, path)
     return list(found)
 
 
@@ -100,7 +105,7 @@ def imports_of(path: Path) -> tuple[Import, ...]:
     return _imports(path, status.st_mtime_ns, status.st_size)
 
 
-@cache
+@lru_cache(_MAX_CACHED)
 def _imports(path: Path, _mtime: int, size: int) -> tuple[Import, ...]:
     if size > _MAX_SOURCE_BYTES:
         return ()

@@ -9,9 +9,12 @@ from apexbridge.regular_files import read_regular
 
 _SUFFIXES = frozenset({".js", ".mjs", ".cjs", ".ts", ".mts", ".cts"})
 _MAX_SOURCE_BYTES = 512 * 1024
+_MAX_TOTAL_BYTES = 4 * 1024 * 1024
 _MAX_FILES = 200
+# ReDoS: what is imported ends at the next `import`, or a file of nothing else would be quadratic.
 _IMPORT = re.compile(
-    r"""^[ \t]*(?:import|export)\b[^'"`;]{0,2000}?\bfrom[ \t]*['"]([^'"\n]{1,200})['"]"""
+    r"""^[ \t]*(?:import|export)\b(?:(?!\b(?:im|ex)port\b)[^'"`;]){0,2000}?"""
+    r"""\bfrom[ \t]*['"]([^'"\n]{1,200})['"]"""
     r"""|^[ \t]*import[ \t]*['"]([^'"\n]{1,200})['"]"""
     r"""|\b(?:require|import)\([ \t]*['"]([^'"\n]{1,200})['"][ \t]*\)""",
     re.MULTILINE,
@@ -32,9 +35,13 @@ def guess_node_packages(root: Path) -> Iterator[Package]:
     """Return the packages that the files in `scripts/` and at the root import."""
     files = [path for path in sorted((*root.glob("*"), *(root / "scripts").rglob("*")))
              if path.suffix in _SUFFIXES and "node_modules" not in path.parts]  # fmt: skip
+    total = 0
     for path in files[:_MAX_FILES]:
         if not path.is_file() or path.stat().st_size > _MAX_SOURCE_BYTES:
             continue
+        total += path.stat().st_size
+        if total > _MAX_TOTAL_BYTES:
+            return
         where = path.relative_to(root).as_posix()
         for name in _imported(read_regular(path, _MAX_SOURCE_BYTES).decode("utf-8", "replace")):
             found = node_package(name, "*", where, "guess")

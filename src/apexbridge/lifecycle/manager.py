@@ -14,6 +14,7 @@ from apexbridge.catalog.consent import CONSENTS_FILE, InstallerStore
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import SkillInvalidError, SkillNotFoundError, StorageError
 from apexbridge.lifecycle.index_updates import IndexUpdates, SkillIndexer, read_skill_md
+from apexbridge.lifecycle.inspection import Inspection, inspect_skill
 from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate, ScanResultStore
 from apexbridge.lifecycle.signature_check import UNSIGNED, SignatureCheck, SignatureStore
 from apexbridge.lifecycle.skill_list import ListFilter, SkillPage, list_skills
@@ -37,13 +38,7 @@ from apexbridge.lifecycle.transactions import (
     shielded,
 )
 from apexbridge.lifecycle.trash import TrashedSkill
-from apexbridge.lifecycle.unpack_and_validate import (
-    Inspection,
-    Renames,
-    StagedSkill,
-    inspect_skill,
-    stage_skill,
-)
+from apexbridge.lifecycle.unpack_and_validate import Renames, StagedSkill, stage_skill
 from apexbridge.lifecycle.versions import (
     ManagerParts,
     SkillVersions,
@@ -356,16 +351,8 @@ class SkillManager:
             ArchiveError: If the archive is unsafe, malformed or not a skill.
             SkillInvalidError: If a validation rule fails.
         """
-        inspect = partial(
-            inspect_skill,
-            path,
-            renames=renames,
-            limits=self.policy.limits,
-            others=self._scans.known_skills(),
-            signatures=self.policy.signatures,
-            origin=InstallOrigin(signature=signature, archive=archive),
-        )
-        return await to_thread.run_sync(inspect)
+        origin = InstallOrigin(signature=signature, archive=archive)
+        return await inspect_skill(path, self._scans, self.policy, renames=renames, origin=origin)
 
     async def export(self, name: str) -> bytes:
         """Pack a skill as a zip that can be installed; equal skills give equal bytes.

@@ -19,7 +19,7 @@ from apexbridge.errors import (
     SkillNotFoundError,
     StorageError,
 )
-from apexbridge.lifecycle.scan_results import scan_folder
+from apexbridge.lifecycle.scan_folder import scan_folder
 from apexbridge.lifecycle.skill_discovery import Candidate
 from apexbridge.lifecycle.store import SkillStore, fold_name
 from apexbridge.lifecycle.transactions import InstallResult

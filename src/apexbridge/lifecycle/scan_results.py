@@ -1,7 +1,6 @@
-"""Security scan of a skill folder, with results stored by content hash."""
+"""Security scan of a staged skill, with results stored by content hash."""
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -10,52 +9,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.errors import SkillDangerousError, StorageError
+from apexbridge.lifecycle.scan_process import FolderScanner
 from apexbridge.paths import replace_bytes, storage_errors
-from apexbridge.regular_files import read_regular
 from apexbridge.scanner.report import Report
 from apexbridge.scanner.rules import RISK_LEVELS, RiskLevel
-from apexbridge.scanner.scan import scan_skill
-from apexbridge.scanner.scan_input import DEFAULT_LIMITS, ScannedFile, ScanTarget
-from apexbridge.skills import tree
 from apexbridge.skills.model import Skill
 
 log = logging.getLogger(__name__)
 
 BlockLevel = RiskLevel | Literal["policy"] | None
 """Minimum level of a finding that refuses a skill: a level, the configured one, or none at all."""
-
-
-def scan_folder(root: Path, others: Mapping[str, str] | None = None, origin: str = "") -> Report:
-    """Scan every regular file of a skill; nothing is executed and symlinks are not followed.
-
-    `others` maps names of known skills to their descriptions, to detect typosquatting. `origin` is
-    the address that the files were fetched from, with its ref: `github:owner/repo@v1.2`.
-    """
-    files, remaining, is_partial = list[ScannedFile](), DEFAULT_LIMITS.total_bytes, False
-    try:
-        for entry in tree.entries(root):
-            if entry.kind != "file":
-                is_partial = is_partial or entry.kind != "folder"
-                continue
-            if len(files) >= DEFAULT_LIMITS.files or remaining <= 0:
-                is_partial = True
-                break
-            # One byte over the limit shows the scanner that the file was truncated.
-            data = read_regular(root / entry.path, min(remaining, DEFAULT_LIMITS.file_bytes + 1))
-            remaining -= len(data)
-            files.append(ScannedFile(path=entry.path, data=data, executable=entry.executable))
-    except OSError:
-        is_partial = True
-    known = {name: text for name, text in (others or {}).items() if name != root.name}
-    return scan_skill(
-        ScanTarget(
-            folder=root.name,
-            files=tuple(files),
-            known_skills=known,
-            is_partial=is_partial,
-            origin=origin,
-        )
-    )
 
 
 class ScanSummary(BaseModel):
@@ -105,6 +68,7 @@ class ScanGate:
         self.results = results
         self._catalog = catalog
         self._default: RiskLevel = default
+        self._scanner = FolderScanner()
 
     async def check(
         self, skill: Skill, root: Path, blocks_at: BlockLevel, origin: str = ""
@@ -114,11 +78,15 @@ class ScanGate:
         Raises:
             SkillDangerousError: If a finding is at `blocks_at` or above.
         """
-        report = await to_thread.run_sync(scan_folder, root, self.known_skills(), origin)
+        report = await self.scan(skill, root, origin)
         self._refuse_dangerous(skill, report, self._default if blocks_at == "policy" else blocks_at)
         if skill.fingerprint is not None:
             await to_thread.run_sync(self.results.put, skill.fingerprint.sha256, report)
         return report
+
+    async def scan(self, skill: Skill, root: Path, origin: str = "") -> Report:
+        """Scan a skill folder, and store nothing."""
+        return await self._scanner.scan(skill.fingerprint, root, self.known_skills(), origin)
 
     def known_skills(self) -> dict[str, str]:
         """Return name and summary of every skill in the catalog, to compare look-alikes with."""

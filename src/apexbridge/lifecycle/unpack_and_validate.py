@@ -2,17 +2,12 @@
 
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from apexbridge.environments.declarations import skill_needs
-from apexbridge.environments.needs import SkillNeeds
 from apexbridge.errors import ApexBridgeError, SkillInvalidError, StorageError
-from apexbridge.lifecycle.index_updates import parse_body, read_skill_md
-from apexbridge.lifecycle.scan_results import scan_folder
 from apexbridge.lifecycle.signature_check import (
     UNSIGNED,
     SignatureCheck,
@@ -29,14 +24,12 @@ from apexbridge.lifecycle.zip.archive import (
     files_to_pack,
     inspect_archive,
 )
-from apexbridge.lifecycle.zip.limits import ArchiveFile, limit_exceeded
+from apexbridge.lifecycle.zip.limits import limit_exceeded
 from apexbridge.regular_files import open_regular
-from apexbridge.scanner.report import Report
 from apexbridge.skills import links, names, tree
-from apexbridge.skills.document import SKILL_MD, inline_commands
+from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Origin, Problem, Provenance, Skill
 from apexbridge.skills.parser import parse_skill, read_skill
-from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 from apexbridge.skills.validator import Package, open_folder, validate
 
 Renames = bool | Literal["titles"]
@@ -199,84 +192,3 @@ def _open_package(root: Path, folder: str) -> Package:
         files=frozenset(map(PurePosixPath, opened.files)),
         problems=opened.problems,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptFile:
-    """An executable file, and its interpreter if known."""
-
-    path: str
-    runner: str
-    executable: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
-    """Contents, capabilities and findings of a skill, for review before an install."""
-
-    skill: Skill
-    files: tuple[ArchiveFile, ...]
-    size: int
-    sha256: str
-    tools: tuple[str, ...]
-    """Tools it requests."""
-    hooks: tuple[str, ...]
-    """Events that run its commands."""
-    commands: tuple[str, ...]
-    """Inline commands that run when its body is loaded."""
-    scripts: tuple[ScriptFile, ...]
-    needs: SkillNeeds
-    """Packages of its scripts."""
-    problems: tuple[Problem, ...]
-    report: Report
-    signature: SignatureCheck = UNSIGNED
-
-
-def inspect_skill(
-    path: Path,
-    *,
-    renames: Renames = False,
-    limits: ArchiveLimits = DEFAULT_LIMITS,
-    others: Mapping[str, str] | None = None,
-    signatures: SignaturePolicy | None = None,
-    origin: InstallOrigin = UNKNOWN_ORIGIN,
-) -> Inspection:
-    """Dry run of an install, in a temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="apexbridge-") as folder:
-        staged = stage_skill(
-            path,
-            Path(folder),
-            renames=renames,
-            limits=limits,
-            signatures=signatures,
-            origin=origin,
-        )
-        skill, root = staged.skill, staged.root
-        files = tuple(
-            ArchiveFile(path=entry.path, size=entry.size, executable=entry.executable)
-            for entry in tree.entries(root)
-            if entry.kind == "file"
-        )
-        body = parse_body(read_skill_md(root), skill.name)
-        return Inspection(
-            skill=skill,
-            files=files,
-            size=sum(file.size for file in files),
-            sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
-            tools=tuple(map(str, skill.tools)),
-            hooks=tuple(skill.manifest.hooks),
-            commands=tuple(found.command for found in inline_commands(body)),
-            scripts=tuple(_find_scripts(root, files)),
-            needs=skill_needs(root),
-            problems=staged.problems,
-            report=scan_folder(root, others),
-            signature=staged.signature,
-        )
-
-
-def _find_scripts(root: Path, files: tuple[ArchiveFile, ...]) -> Iterator[ScriptFile]:
-    for file in files:
-        with open_regular(root / file.path) as opened:
-            runner, *_ = script_interpreter(opened.readline(SHEBANG_BYTES), file.path.suffix)
-        if runner or file.executable:
-            yield ScriptFile(path=str(file.path), runner=runner, executable=file.executable)

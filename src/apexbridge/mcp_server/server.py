@@ -21,7 +21,6 @@ from mcp.server.subscriptions import (
     ResourcesListChanged,
 )
 
-from apexbridge import locales
 from apexbridge.agent.tool_calls import ToolCallOutcome
 from apexbridge.api_keys import Scope
 from apexbridge.errors import (
@@ -54,9 +53,10 @@ from apexbridge.mcp_server.run_files import (
 from apexbridge.mcp_server.schemas import LoadedSkill, RunResult, SearchResults
 from apexbridge.mcp_server.skill_files import ManifestCache, serves_files
 from apexbridge.mcp_server.tools import LoadTool, RunTool, SearchTool, VisibleSkills
-from apexbridge.redaction import hide_paths
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.hidden_paths import HiddenPaths
 from apexbridge.runtime.watcher import background_tasks
+from apexbridge.settings import Config
 from apexbridge.skills.document import inline_commands
 from apexbridge.skills.model import Skill
 from apexbridge.tools.base import Tool
@@ -182,7 +182,7 @@ class McpServer:
             self._require(ctx, READ)
             yield
         except ApexBridgeError as error:
-            raise to_mcp_error(error, self._runtime.config.language) from None
+            raise to_mcp_error(error, self._runtime.config) from None
 
     # Tools.
 
@@ -232,7 +232,7 @@ class McpServer:
         try:
             exposed = self._find_tool(ctx, params.name)
         except ApexBridgeError as error:
-            raise to_mcp_error(error, self._runtime.config.language) from None
+            raise to_mcp_error(error, self._runtime.config) from None
         approver = None
         if self._elicits and can_elicit(ctx):
             approver = ElicitationApprover(
@@ -355,10 +355,10 @@ def _to_result(outcome: ToolCallOutcome, output: type | None) -> types.CallToolR
     )
 
 
-def to_mcp_error(error: ApexBridgeError, language: locales.Language) -> MCPError:
+def to_mcp_error(error: ApexBridgeError, config: Config) -> MCPError:
     """Convert an error to a JSON-RPC error; tool calls report errors in their result instead."""
-    text = error.localized(language)
-    message, advice = hide_paths(text.message, error), hide_paths(text.hint, error)
+    text, hidden = error.localized(config.language), HiddenPaths.from_config(config)
+    message, advice = hidden.hide(text.message), hidden.hide(text.hint)
     hint = f"\n{advice}" if advice else ""
     data = {"code": error.code, "hint": advice}
     return MCPError(types.INVALID_PARAMS, f"[{error.code}] {message}{hint}", data)

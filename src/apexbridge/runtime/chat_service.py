@@ -231,7 +231,12 @@ class ChatService:
 
     async def _save(self, session: Session, record: TurnRecord) -> None:
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self.store.save, session, record)
+            try:
+                await anyio.to_thread.run_sync(self.store.save, session, record)
+            except StorageError:
+                # The caller is told that it failed: the next turn must not go on from it.
+                self.sessions.forget(session.id)
+                raise
 
     def _schedule_flush(self) -> None:
         # Batched: one fsync for all turns of a burst, and no turn waits for it.

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import anyio.to_thread
 
 from apexbridge.errors import ApexBridgeError, ArchiveError, SourceError, UnsafePathError
+from apexbridge.lifecycle.inspection import Inspection
 from apexbridge.lifecycle.install_sources.address import FORGES, LOCAL, Address, refused_address
 from apexbridge.lifecycle.install_sources.base import FetchedTree, InstallSources
 from apexbridge.lifecycle.manager import SkillManager
@@ -16,7 +17,7 @@ from apexbridge.lifecycle.scan_results import BlockLevel
 from apexbridge.lifecycle.source_records import InstallOrigin, SourceRecord
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import InstallResult, enter_in_thread
-from apexbridge.lifecycle.unpack_and_validate import Inspection, Renames, archived_name
+from apexbridge.lifecycle.unpack_and_validate import Renames, archived_name
 from apexbridge.paths import safe_join
 from apexbridge.skills.model import Problem
 from apexbridge.sources.plugins.source import has_skill_md

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
+from apexbridge.scanner.budget import UNLIMITED, CpuBudget
 from apexbridge.scanner.exfiltration import is_declared_host
 from apexbridge.scanner.pattern_matcher import Hit, SkillContext, is_quoted
 from apexbridge.scanner.rules import RiskLevel, fragment, lower_level
@@ -53,7 +54,7 @@ _CLEANS_OWN_FILES = re.compile(
 
 
 def always_on_instructions(
-    files: Sequence[TextFile], context: SkillContext
+    files: Sequence[TextFile], context: SkillContext, budget: CpuBudget = UNLIMITED
 ) -> Iterator[tuple[TextFile, Hit]]:
     """Match always-on instructions that do harm, or run a script of the skill that does."""
     documents = [file for file in files if file.role_of(1) in _DOCUMENT_ROLES]
@@ -63,10 +64,12 @@ def always_on_instructions(
     documentation = "\n".join(file.lower for file in documents)
     # A script that is mentioned often is the documented purpose, not a side effect.
     rare = {
-        name: file for name, file in scripts.items() if documentation.count(name) <= MAX_MENTIONS
+        name: file
+        for name, file in budget.limit(scripts.items())
+        if documentation.count(name) <= MAX_MENTIONS
     }
     for file in documents:
-        for line in _instruction_lines(file):
+        for line in budget.limit(_instruction_lines(file)):
             level = _instruction_level(file, line, rare, context)
             if level is not None:
                 matched = file.raw_lines[line - 1].strip()

@@ -7,7 +7,7 @@ exhaust the CPU.
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -102,7 +102,7 @@ def _compile(rule: Rule, number: int, source: RulePattern) -> Pattern:
 
 
 def match_patterns(
-    file: TextFile, patterns: Sequence[Pattern], context: SkillContext
+    file: TextFile, patterns: Iterable[Pattern], context: SkillContext
 ) -> Iterator[Hit]:
     """Match every pattern whose line roles occur in the file."""
     # Patterns share many hints: each is searched once a file, not once a pattern.

@@ -4,11 +4,13 @@ Nothing is executed, written or fetched: a scan of malicious input is safe witho
 """
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from apexbridge.scanner.always_on_instructions import always_on_instructions
+from apexbridge.scanner.budget import Clock, CpuBudget
 from apexbridge.scanner.correlation import SHORT_SKILL_BYTES, correlate
 from apexbridge.scanner.exfiltration import (
     exfiltration_requests,
@@ -55,7 +57,8 @@ class _ScanState:
     """The findings so far, deduplicated and capped, and the reasons why a scan is partial."""
 
     limits: ScannerLimits
-    is_partial: bool
+    budget: CpuBudget
+    is_partial: bool = False
     text_bytes: int = 0
     reasons: list[str] = field(default_factory=list[str])
     found: dict[tuple[str, str, int], Finding] = field(
@@ -81,16 +84,23 @@ class _ScanState:
         if self.counts[finding.rule, finding.path] <= self.limits.findings_per_rule:
             self.found[key] = finding
 
-    def mark_partial(self, reason: str) -> None:
-        """Record why a part of the skill is not scanned."""
+    def mark_partial(self, reason: str, *, is_first: bool = False) -> None:
+        """Record why a part of the skill is not scanned; a first reason is never cut off."""
         self.is_partial = True
-        if reason not in self.reasons and len(self.reasons) < 20:
+        if is_first:
+            self.reasons.insert(0, reason)
+        elif reason not in self.reasons and len(self.reasons) < 20:
             self.reasons.append(reason)
 
 
-def scan_skill(target: ScanTarget, *, limits: ScannerLimits = DEFAULT_LIMITS) -> Report:
+def scan_skill(
+    target: ScanTarget,
+    *,
+    limits: ScannerLimits = DEFAULT_LIMITS,
+    clock: Clock = time.thread_time,
+) -> Report:
     """Scan a skill; what exceeds the limits is skipped and makes the report partial."""
-    state = _ScanState(limits, is_partial=False)
+    state = _ScanState(limits, CpuBudget(limits, clock))
     if target.is_partial:
         state.mark_partial("files left out before")
     manifest = _manifest(target)
@@ -103,18 +113,8 @@ def scan_skill(target: ScanTarget, *, limits: ScannerLimits = DEFAULT_LIMITS) ->
         total += len(file.data)
         for hit in _scan_file(file, context, state):
             state.add(hit)
-    # These checks compare files with each other, so that they run when all are parsed.
-    skill_hits = itertools.chain(
-        undocumented_behavior(state.files, context.subject, limits.script_bytes),
-        always_on_instructions(state.files, context),
-        changed_known_skill(state.files, target.origin),
-    )
-    for text, hit in skill_hits:
-        state.add(_to_finding(hit, text.path, text))
-    for hit in manifest_hits(
-        manifest, dict(itertools.islice(target.known_skills.items(), limits.known_skills))
-    ):
-        state.add(_to_finding(hit, SKILL_MD, None))
+    for finding in _scan_across_files(target, manifest, context, state):
+        state.add(finding)
     for finding in correlate(tuple(state.found.values()), manifest, _total_bytes(target)):
         state.add(finding)
     if state.is_partial:
@@ -127,6 +127,26 @@ def scan_skill(target: ScanTarget, *, limits: ScannerLimits = DEFAULT_LIMITS) ->
         files=len(target.files),
         bytes=total,
     )
+
+
+def _scan_across_files(
+    target: ScanTarget, manifest: SkillManifest, context: SkillContext, state: _ScanState
+) -> Iterator[Finding]:
+    """Compare the files with each other, and the manifest with those of other skills."""
+    limits, budget = state.limits, state.budget
+    budget.start_skill()
+    checks = (
+        undocumented_behavior(state.files, context.subject, limits.script_bytes, budget),
+        always_on_instructions(state.files, context, budget),
+        changed_known_skill(state.files, target.origin),
+    )
+    for text, hit in budget.limit(itertools.chain.from_iterable(budget.limit(checks))):
+        yield _to_finding(hit, text.path, text)
+    known = dict(itertools.islice(target.known_skills.items(), limits.known_skills))
+    for hit in budget.limit(manifest_hits(manifest, known)):
+        yield _to_finding(hit, SKILL_MD, None)
+    if budget.is_file_exhausted:
+        state.mark_partial("time for checks across files", is_first=True)
 
 
 def _sort_key(finding: Finding) -> tuple[int, str, str, int]:
@@ -151,6 +171,9 @@ def _files_within_limits(target: ScanTarget, state: _ScanState) -> Iterator[Scan
         if count >= state.limits.files:
             state.mark_partial("number of files")
             return
+        if state.budget.is_exhausted:
+            state.mark_partial("time for all files", is_first=True)
+            return
         total += len(file.data)
         if total > state.limits.total_bytes:
             state.mark_partial("size of all files")
@@ -165,7 +188,8 @@ def _scan_priority(file: ScannedFile) -> tuple[bool, bool, str]:
 
 
 def _scan_file(file: ScannedFile, context: SkillContext, state: _ScanState) -> Iterator[Finding]:
-    path = str(file.path)
+    path, budget = str(file.path), state.budget
+    budget.start_file()
     for hit in file_type_hits(file):
         yield _to_finding(hit, path, None)
     limit = min(state.limits.file_bytes, state.limits.text_bytes - state.text_bytes)
@@ -176,9 +200,10 @@ def _scan_file(file: ScannedFile, context: SkillContext, state: _ScanState) -> I
     state.files.append(text)
     if len(file.data) > limit:
         state.mark_partial(f"size of {path}")
-    hits = itertools.chain(
+    # Generators, which begin when they are asked: the budget is checked between any two.
+    checks = (
         hidden_content(text, context),
-        match_patterns(text, compiled_patterns(), context),
+        match_patterns(text, budget.limit(compiled_patterns()), context),
         secret_exfiltration(text, context),
         exfiltration_requests(text, context),
         undeclared_hosts(text, context),
@@ -187,11 +212,13 @@ def _scan_file(file: ScannedFile, context: SkillContext, state: _ScanState) -> I
         multi_step_script(text),
         python_findings(text, context, state.limits.script_bytes),
     )
-    for hit in hits:
+    for hit in budget.limit(itertools.chain.from_iterable(budget.limit(checks))):
         if hit.rule == PARTIAL_SCAN:
             state.mark_partial(hit.matched)
         else:
             yield _to_finding(hit, path, text)
+    if budget.is_file_exhausted:
+        state.mark_partial(f"time for {path}")
 
 
 def _to_finding(hit: Hit, path: str, file: TextFile | None) -> Finding:

@@ -57,6 +57,10 @@ class ScannerLimits:
     """The largest Python file that is parsed for taint analysis."""
     known_skills: int = 20_000
     """Installed skills to compare names and descriptions with."""
+    file_seconds: float = 2.0
+    """CPU time for one file, and for the checks across files."""
+    total_seconds: float = 5.0
+    """CPU time for all files."""
 
 
 DEFAULT_LIMITS = ScannerLimits()

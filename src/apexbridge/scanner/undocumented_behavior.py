@@ -7,9 +7,10 @@ to.
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from apexbridge.scanner.budget import UNLIMITED, CpuBudget
 from apexbridge.scanner.pattern_matcher import Hit
 from apexbridge.scanner.scan_input import TextFile
 from apexbridge.scanner.taint import parse_python
@@ -113,7 +114,7 @@ _BEHAVIORS = (
 
 
 def undocumented_behavior(
-    files: Sequence[TextFile], subject: str, max_bytes: int
+    files: Sequence[TextFile], subject: str, max_bytes: int, budget: CpuBudget = UNLIMITED
 ) -> Iterator[tuple[TextFile, Hit]]:
     """Match behavior of scripts that no document of the skill mentions."""
     scripts = [
@@ -121,43 +122,51 @@ def undocumented_behavior(
     ]
     documents = [file for file in files if file.role_of(1) in {"instruction", "reference"}]
     documentation = "\n".join(file.lower for file in documents)
-    for file in scripts[:MAX_SCRIPTS] if documentation else []:
+    calls = [behavior.call for behavior in _BEHAVIORS if not behavior.mention.search(documentation)]
+    for file in budget.limit(scripts[:MAX_SCRIPTS] if documentation else []):
+        written = _appended_or_hidden_files(file, max_bytes)
         for line in (
-            *_undocumented_calls(file, documentation),
-            *_undocumented_files(file, documentation, subject, max_bytes),
+            *_undocumented_calls(file, calls),
+            *_undocumented_files(file, budget.limit(written), documentation, subject),
         ):
             matched = file.raw_lines[line - 1].strip()
             yield file, Hit(rule=RULE, level="warn", line=line, matched=matched)
 
 
-def _undocumented_calls(file: TextFile, documentation: str) -> Iterator[int]:
+def _undocumented_calls(file: TextFile, calls: Sequence[re.Pattern[str]]) -> Iterator[int]:
     """Return the first line of each kind of undocumented call."""
-    for behavior in _BEHAVIORS:
-        match = behavior.call.search(file.text)
-        if match and not behavior.mention.search(documentation):
+    for call in calls:
+        match = call.search(file.text)
+        if match:
             yield file.line_number(match.start())
 
 
 def _undocumented_files(
-    file: TextFile, documentation: str, subject: str, max_bytes: int
+    file: TextFile, written: Iterable[_WrittenFile], documentation: str, subject: str
 ) -> Iterator[int]:
     """Return the lines that append to a file or write a dotfile with an undocumented name."""
+    # The help text of the command line is documentation too.
+    own_help = "\n".join(_ARGUMENTS.findall(file.lower))
+    for found in written:
+        base = found.name.rsplit("/", 1)[-1].lower()
+        is_passing = base.endswith(_PASSING_SUFFIXES) or base.strip(".") in subject
+        if not is_passing and base not in own_help and base not in documentation:
+            yield found.line
+
+
+def _appended_or_hidden_files(file: TextFile, max_bytes: int) -> Iterator[_WrittenFile]:
+    """Return the files that a Python script appends to, and the dotfiles that it writes."""
     block = file.code_blocks[0]
     if block.language != "python" or len(file.raw) > max_bytes or not _may_write(file.lower):
         return
     tree = parse_python(file.raw)
-    if tree is None:
-        return
-    # The help text of the command line is documentation too.
-    documentation += "\n".join(_ARGUMENTS.findall(file.lower))
-    for written in _written_files(tree):
+    for written in _written_files(tree) if tree is not None else ():
         base = written.name.rsplit("/", 1)[-1].lower()
         # In a working folder a dotfile is a marker of the script's own; in the home folder other
         # programs read it.
         is_hidden = written.is_home and base.startswith(".") and base not in _COMMON_DOTFILES
-        is_passing = base.endswith(_PASSING_SUFFIXES) or base.strip(".") in subject
-        if (written.is_appended or is_hidden) and not is_passing and base not in documentation:
-            yield written.line
+        if written.is_appended or is_hidden:
+            yield written
 
 
 def _may_write(source: str) -> bool:

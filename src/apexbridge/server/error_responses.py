@@ -1,6 +1,7 @@
 """Error responses: HTTP status and JSON body of each error, in the format of vendors' clients."""
 
 import errno
+import os
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -36,7 +37,8 @@ from apexbridge.errors import (
     ToolError,
     UnsafePathError,
 )
-from apexbridge.redaction import hide_paths, redact
+from apexbridge.redaction import redact
+from apexbridge.runtime.hidden_paths import hide_paths, map_strings
 from apexbridge.skills.model import Problem
 
 _CODES_BY_STATUS: Mapping[int, tuple[str, ...]] = {
@@ -51,6 +53,7 @@ _CODES_BY_STATUS: Mapping[int, tuple[str, ...]] = {
     414: ("address_too_long",),
     415: ("content_type_unsupported",),
     421: ("host_unknown",),
+    431: ("headers_too_large",),
     422: (
         "field_not_editable",
         "remote_refused",
@@ -93,6 +96,9 @@ _ERROR_TYPES: Mapping[int, str] = {
     429: "rate_limit_error",
 }
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SQLITE_FULL = frozenset({13, 10 | 19 << 8})
+"""SQLITE_FULL, and SQLITE_IOERR_SHMSIZE: the index of the write-ahead log could not grow."""
+_MAX_CAUSES = 10
 _SERVER_ERROR = 500
 
 
@@ -103,27 +109,40 @@ def http_status(error: ApexBridgeError) -> int:
     upstream = error.details.get("status")
     if isinstance(error, ModelError) and isinstance(upstream, int):
         return upstream
-    cause = error.__cause__
-    if isinstance(error, StorageError) and isinstance(cause, OSError) and cause.errno in _DISK_FULL:
-        return 507
+    if isinstance(error, StorageError) and _is_disk_full(error):
+        return HTTPStatus.INSUFFICIENT_STORAGE
     by_class = (status for status, kinds in _CLASSES_BY_STATUS.items() if isinstance(error, kinds))
     return next(by_class, _SERVER_ERROR)
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    """Return whether a full disk, or a quota, is among the causes of an error."""
+    cause: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if cause is None:
+            return False
+        if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
+            return True
+        # By its attribute: sqlite3 is imported by stores only.
+        if getattr(cause, "sqlite_errorcode", None) in _SQLITE_FULL:
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def error_body(error: ApexBridgeError, language: locales.Language = "en") -> dict[str, object]:
     """Build the JSON body, readable by OpenAI's and Anthropic's SDKs; codes are not translated."""
     phrase, status = error.localized(language), http_status(error)
     default = "invalid_request_error" if status < _SERVER_ERROR else "server_error"
-    return {
-        "error": {
-            "message": redact(hide_paths(phrase.message, error)),
-            "type": _ERROR_TYPES.get(status, default),
-            "param": error.details.get("param") or None,
-            "code": error.code,
-            "hint": redact(hide_paths(phrase.hint, error)),
-            **_details(error, language),
-        }
+    body: dict[str, object] = {
+        "message": redact(phrase.message),
+        "type": _ERROR_TYPES.get(status, default),
+        "param": error.details.get("param") or None,
+        "code": error.code,
+        "hint": redact(phrase.hint),
+        **_details(error, language),
     }
+    return {"error": map_strings(body, hide_paths)}
 
 
 def _details(error: ApexBridgeError, language: locales.Language) -> dict[str, object]:
@@ -185,6 +204,11 @@ def to_apexbridge_error(error: Exception, scope: Scope) -> ApexBridgeError:
             return RequestError(code="route_unknown", path=scope["path"])
         case HTTPException():
             return RequestError(str(error.detail))
+        case Exception() if _is_disk_full(error):
+            # Wherever it was met: the client can only be told that there is no space.
+            full = StorageError(os.strerror(errno.ENOSPC), path="?")
+            full.__cause__ = error
+            return full
         case _:
             return ApexBridgeError(code="server_failed")
 

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from apexbridge.actor import Actor, acting_as
 from apexbridge.api_keys import Scope as KeyScope
 from apexbridge.errors import ApexBridgeError, RequestError
+from apexbridge.runtime.hidden_paths import HIDDEN_PATHS, HiddenPaths
 from apexbridge.server.auth import ANONYMOUS, Authenticator, Caller
 from apexbridge.server.error_responses import error_response, sse_error
 from apexbridge.server.limits import InFlightRequest, LimitedReceive, RateLimiter, shutdown_error
@@ -93,6 +94,7 @@ class GatewayMiddleware:
     def __init__(self, app: ASGIApp, state: AppState) -> None:
         self._app, self._state = app, state
         self._settings = state.settings
+        self._hidden_paths = HiddenPaths.from_config(state.runtime.config)
         zip_mb = state.runtime.config.settings.install.zip_mb
         self._guard = RequestGuard(state.settings, zip_mb)
         self._authenticator = Authenticator(state.keys, state.sessions)
@@ -107,6 +109,7 @@ class GatewayMiddleware:
         headers, has_duplicate = select_headers(scope["headers"])
         request_id = _request_id(headers)
         REQUEST_ID.set(request_id)
+        HIDDEN_PATHS.set(self._hidden_paths)
         shared = scope.setdefault("state", {})
         shared["caller"], shared["request_id"], shared["headers"] = ANONYMOUS, request_id, headers
         tracked = TrackedSend(send, request_id)

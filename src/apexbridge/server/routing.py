@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypedDict, TypeVar, Unpack
 
@@ -82,6 +83,14 @@ class RequestContext:
     def path_param(self, name: str) -> str:
         """Return a path parameter, such as `id` of `/v1/skills/{id}`."""
         return self.request.path_params[name]
+
+    def cancel_on_disconnect(self) -> AbstractContextManager[None]:
+        """Return a context manager whose block is cancelled when the client disconnects.
+
+        The request body must have been read.
+        """
+        start = self.runtime.chat_service.start
+        return self.state.disconnects.watch(self.request.receive, self.in_flight, start)
 
     async def body(self, model: type[Model]) -> Model:
         """Parse the JSON request body and validate it against a schema."""

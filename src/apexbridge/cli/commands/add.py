@@ -11,8 +11,8 @@ from apexbridge.cli.commands.lock import LockChoice, lock_choice, write_lock
 from apexbridge.cli.output import ExitCode, Output, exit_code_for, sanitize
 from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.errors import ApexBridgeError, PermissionDeniedError, SourceError
+from apexbridge.lifecycle.inspection import Inspection
 from apexbridge.lifecycle.scan_results import BlockLevel
-from apexbridge.lifecycle.unpack_and_validate import Inspection
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.install_service import (
     InstallOutcome,

@@ -10,9 +10,9 @@ from apexbridge.cli.commands.signing import format_signature
 from apexbridge.cli.output import Output, sanitize
 from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.errors import PermissionDeniedError
+from apexbridge.lifecycle.inspection import Inspection
 from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.trash import TrashedSkill
-from apexbridge.lifecycle.unpack_and_validate import Inspection
 from apexbridge.paths import create_bytes
 from apexbridge.runtime import Runtime
 

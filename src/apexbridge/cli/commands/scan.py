@@ -8,7 +8,7 @@ import anyio
 
 from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.errors import SkillNotFoundError
-from apexbridge.lifecycle.scan_results import scan_folder
+from apexbridge.lifecycle.scan_folder import scan_folder
 from apexbridge.lifecycle.zip.archive import extract_archive
 from apexbridge.runtime import Runtime
 from apexbridge.scanner.report import DISCLAIMERS, Report

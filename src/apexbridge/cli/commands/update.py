@@ -21,8 +21,9 @@ from apexbridge.errors import (
     RequestError,
     StorageError,
 )
+from apexbridge.lifecycle.inspection import Inspection
 from apexbridge.lifecycle.transactions import InstallResult
-from apexbridge.lifecycle.unpack_and_validate import Inspection, stage_skill
+from apexbridge.lifecycle.unpack_and_validate import stage_skill
 from apexbridge.lifecycle.version_store import VersionDiff, diff_folders
 from apexbridge.lifecycle.zip.limits import ArchiveLimits
 from apexbridge.runtime import Runtime

@@ -12,6 +12,8 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from anyio import from_thread
+
 from apexbridge.errors import ArchiveUnsafeError, StorageError
 from apexbridge.lifecycle.zip.central_directory import STORED, ZipEntry, read_entries
 from apexbridge.lifecycle.zip.layout import Layout, build_layout, read_entry_names
@@ -49,6 +51,7 @@ def read_entry(source: ZipSource, entry: ZipEntry) -> Iterator[bytes]:
     size, crc = 0, 0
     inflate = _read_stored if entry.method == STORED else _read_deflated
     for chunk in inflate(source, entry):
+        _check_cancelled()
         size += len(chunk)
         if size > entry.size:
             raise malformed_zip(f"'{printable_name(entry.raw)}' is larger than declared")
@@ -58,6 +61,14 @@ def read_entry(source: ZipSource, entry: ZipEntry) -> Iterator[bytes]:
         raise malformed_zip(f"'{printable_name(entry.raw)}' is smaller than declared")
     if crc != entry.crc:
         raise malformed_zip(f"'{printable_name(entry.raw)}' is damaged: CRC mismatch")
+
+
+def _check_cancelled() -> None:
+    """End a worker thread's work when the task that waits for it was cancelled."""
+    try:
+        from_thread.check_cancelled()
+    except RuntimeError:  # not in a worker thread: the command line has nothing to cancel
+        return
 
 
 def _read_stored(source: ZipSource, entry: ZipEntry) -> Iterator[bytes]:

@@ -80,7 +80,7 @@ async def create_completion(ctx: RequestContext) -> Response:
         explain=body.options.explain,
     )
     run = partial(_run_turn, ctx, record, has_session=bool(session))
-    watch = partial(ctx.state.disconnects.watch, ctx.request.receive, ctx.in_flight, chatting.start)
+    watch = ctx.cancel_on_disconnect
     if body.stream:
         return _stream(ctx, body, completion, request, run, watch)
     request = _with_approver(ctx, body, request, record, completion.on_event)

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from apexbridge.redaction import hide_paths
+from apexbridge.runtime.hidden_paths import hide_paths
 from apexbridge.runtime.install_service import InstallOutcome, InstallService, Offers
 from apexbridge.server.routing import (
     RequestContext,
@@ -80,9 +80,10 @@ async def install(ctx: RequestContext) -> Response:
     service = ctx.runtime.installer()
     # Never a path, file:// or ssh: those read this machine, or use its keys.
     address = await service.parse(body.source, is_web_only=True)
-    async with service.open(address) as offers:
-        outcomes = await _install(service, offers, body)
-        return json_response(_present(ctx, offers, outcomes))
+    with ctx.cancel_on_disconnect():
+        async with service.open(address) as offers:
+            outcomes = await _install(service, offers, body)
+            return json_response(_present(ctx, offers, outcomes))
 
 
 async def _install(
@@ -134,5 +135,6 @@ def _error(ctx: RequestContext, done: InstallOutcome | None) -> InstallErrorSche
     if done is None or done.error is None:
         return None
     text = done.error.localized(request_language(ctx))
-    message, hint = (hide_paths(one, done.error) for one in (text.message, text.hint))
-    return InstallErrorSchema(code=done.error.code, message=message, hint=hint)
+    return InstallErrorSchema(
+        code=done.error.code, message=hide_paths(text.message), hint=hide_paths(text.hint)
+    )

@@ -13,6 +13,7 @@ from apexbridge.lifecycle.skill_list import ListedSkill
 from apexbridge.lifecycle.transactions import InstallResult, sha256_of
 from apexbridge.lifecycle.version_store import modified_at
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.hidden_paths import hide_paths
 from apexbridge.scanner.report import Finding, worst_level
 from apexbridge.server.routing import RequestContext
 from apexbridge.server.skills.schemas import (
@@ -166,8 +167,8 @@ def present_problems(
             code=problem.code,
             where=problem.where,
             severity=problem.severity,
-            message=said.message,
-            hint=said.hint,
+            message=hide_paths(said.message),
+            hint=hide_paths(said.hint),
         )
         for problem in problems
         for said in (problem.localized(language),)

@@ -14,6 +14,7 @@ from apexbridge.errors import RetrievalError, SourceError
 from apexbridge.lifecycle.skill_list import MAX_PAGE, ListFilter
 from apexbridge.lifecycle.transactions import sha256_of
 from apexbridge.retrieval.results import Hit, Match
+from apexbridge.runtime.hidden_paths import hide_paths
 from apexbridge.server.routing import QueryModel, RequestContext, Router, json_response
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
@@ -160,7 +161,9 @@ def _notice(problem: RetrievalError | None, language: locales.Language) -> Notic
     if problem is None:
         return None
     text = problem.localized(language)
-    return NoticeSchema(code=problem.code, message=text.message, hint=text.hint)
+    return NoticeSchema(
+        code=problem.code, message=hide_paths(text.message), hint=hide_paths(text.hint)
+    )
 
 
 @router.get("/{id}", response=SkillSchema, headers=("If-None-Match",), errors=(304, 404))

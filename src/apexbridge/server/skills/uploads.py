@@ -53,6 +53,8 @@ class Form:
 async def receive_upload(ctx: RequestContext) -> AsyncGenerator[Upload]:
     """Receive an archive, or the files of a skill's folder, until the end of the block.
 
+    The block is cancelled when the client disconnects.
+
     Raises:
         RequestError: If it is not a form, has no file, or is too large.
         ArchiveError: If a folder cannot be packed.
@@ -60,7 +62,8 @@ async def receive_upload(ctx: RequestContext) -> AsyncGenerator[Upload]:
     """
     async with _receive(ctx) as form:
         path = await anyio.to_thread.run_sync(form.as_zip)
-        yield Upload(path=path, fields=form.fields)
+        with ctx.cancel_on_disconnect():
+            yield Upload(path=path, fields=form.fields)
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from apexbridge.errors import ArchiveError, RequestError, SkillNotFoundError
 from apexbridge.lifecycle.zip.archive import pack_skill
 from apexbridge.regular_files import read_regular
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.hidden_paths import hide_paths
 from apexbridge.server.routing import RequestContext, Router
 from apexbridge.server.skills.presenters import make_etag
 from apexbridge.server.skills.schemas import ResponseModel
@@ -258,7 +259,7 @@ def _publish_folder(root: Path, _sha256: str) -> _Published:
             return _Published(reason=f"it has no {SKILL_MD}")
         return _Published(files=files, digest=_digest(_pack(root)) if len(files) > 1 else "")
     except ArchiveError as error:
-        return _Published(reason=error.message)
+        return _Published(reason=hide_paths(error.message))
     except OSError as error:
         return _Published(reason=error.strerror or str(error))
 

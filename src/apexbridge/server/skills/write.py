@@ -6,9 +6,9 @@ from starlette.responses import Response
 
 from apexbridge.errors import RequestError
 from apexbridge.lifecycle.index_updates import read_skill_md
+from apexbridge.lifecycle.inspection import Inspection
 from apexbridge.lifecycle.source_records import InstallOrigin
 from apexbridge.lifecycle.transactions import check_unchanged
-from apexbridge.lifecycle.unpack_and_validate import Inspection
 from apexbridge.runtime.description_preview import preview_description
 from apexbridge.scanner.report import DISCLAIMERS
 from apexbridge.scanner.rules import RISK_LEVELS
