@@ -38,7 +38,7 @@ class StateFile(Generic[Content]):
         """Read the file; None if there is none. Raises as `read` does."""
         try:
             return self._model.model_validate_json(self.path.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # no file, or no data folder
             return None
         except OSError as error:
             raise StateDamagedError(error.strerror or str(error), path=self.path) from error

@@ -83,16 +83,16 @@ async def test_a_cancelled_scan_ends_its_process(
     program = (
         f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     )
-    (tmp_path / "endless.py").write_text(program)
+    (tmp_path / "endless.py").write_text(program, encoding="utf-8")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(scan_process, "_MODULE", "endless")
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(FolderScanner().scan, _mark(large), large, dict[str, str]())
-            while not (started.exists() and started.read_text()):
+            while not (started.exists() and started.read_text(encoding="ascii")):
                 await anyio.sleep(0.01)
             tasks.cancel_scope.cancel()
-    assert not Path("/proc", started.read_text()).exists()
+    assert not Path("/proc", started.read_text(encoding="ascii")).exists()
 
 
 def test_the_process_reads_an_order_and_writes_a_report(
