@@ -438,6 +438,7 @@ async def test_a_hook_of_settings_that_is_a_device_is_not_opened(
     assert "a device" in verdict.reason
 
 
+@pytest.mark.needs("bubblewrap")
 async def test_the_event_loop_runs_while_a_hooks_file_is_looked_at(
     run: HookCommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -457,6 +458,7 @@ async def test_the_event_loop_runs_while_a_hooks_file_is_looked_at(
     assert loop not in ran_in
 
 
+@pytest.mark.needs("bubblewrap")
 @pytest.mark.parametrize("program", ["/bin/bash", "/usr/bin/env", "bash"])
 async def test_a_hook_of_a_skill_may_start_programs_of_the_system(
     run: HookCommandRunner, tmp_path: Path, program: str

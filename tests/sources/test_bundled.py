@@ -341,7 +341,7 @@ async def main():
     print(source.id)
     print(*(skill.name for skill in skills))
     report = next(skill for skill in skills if skill.name == "csv-report")
-    print(report.root, bool((await source.content(report)).body))
+    print(report.root, bool((await source.content(report)).body), flush=True)
     sys.stdin.read(1)
     folder = await source.folder(report)
     print(folder, folder.stat().st_ino)
