@@ -54,7 +54,7 @@ class Terminal:
         with anyio.fail_after(60):
             while text.encode() not in self._rest:
                 self.types(key)
-                with anyio.move_on_after(5):
+                with anyio.move_on_after(1):
                     while text.encode() not in self._rest:
                         self._rest += await self._read()
         await self.sees(text)
